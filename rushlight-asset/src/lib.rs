@@ -1,0 +1,3 @@
+//! Checkpoints and bundles: GGUF and safetensors import, canonical names and config.
+
+pub mod config;

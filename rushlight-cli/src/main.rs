@@ -1,0 +1,2 @@
+//! The rushlight command line.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The reference interpreter, and the suites every rushlight backend passes.

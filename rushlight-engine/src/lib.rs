@@ -1,0 +1,1 @@
+//! Sequences, plans, the generation loop and sampling.

@@ -1,0 +1,1 @@
+//! LLM-sized operations, graphs, architectures and the backend traits.

@@ -1,0 +1,3 @@
+//! Block formats and CPU kernels, each with a naive twin.
+
+pub mod qfmt;

@@ -1,0 +1,1 @@
+//! Fakes, goldens and table runners for rushlight's tests.

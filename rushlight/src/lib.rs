@@ -1,0 +1,1 @@
+//! Local language models for Rust programs, with answers you can rely on.
