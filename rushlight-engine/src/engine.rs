@@ -1,0 +1,236 @@
+//! An engine: a plan over a program, from which sequences and generations are made.
+
+use std::sync::Arc;
+
+use rushlight_ir::backend::{Bounded, Lane, Memory, Program, StateOptions};
+
+use crate::error::{EngineError, ErrorKind, Result};
+use crate::generate::{Batch, Generation};
+use crate::plan::{EngineVariant, KvCacheOptions, KvCacheStrategy, Plan, PrefillPlan, Structure};
+use crate::request::GenerateOptions;
+use crate::run::{ROWS, Run, Setting, check_ids};
+use crate::sample::SampleVocab;
+use crate::sequence::Sequence;
+use crate::step::backend_error;
+
+/// Positions that a bounded cache keeps from the beginning (attention sinks).
+pub const SINKS: usize = 4;
+
+/// How an engine runs a program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EngineOptions {
+    /// Which plan to use.
+    pub variant: EngineVariant,
+    /// How prompts are cut into passes.
+    pub prefill: PrefillPlan,
+    /// How sequences take memory.
+    pub kv_cache: KvCacheOptions,
+    /// Positions a sequence may have; `None` takes the model's own context.
+    pub context: Option<usize>,
+}
+
+/// A plan over a program. Any number of sequences can use one engine at a time.
+///
+/// ```text
+/// sequence ──generate(prompt)──► Generation: Iterator<Item = Result<Step>> ──► Outcome
+/// ```
+pub struct Engine {
+    program: Arc<dyn Program>,
+    plan: Plan,
+    options: EngineOptions,
+    vocab: SampleVocab,
+    context: usize,
+}
+
+impl Engine {
+    /// An engine over `program`, sampling from `vocab`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::UnsupportedPlan`] where the variant cannot run the program's structure;
+    /// [`ErrorKind::InvalidOption`] for a context of 0 or beyond the model's, or a KV capacity that
+    /// does not fit it; [`ErrorKind::LogitsWidth`] where vocabulary and program differ in width.
+    pub fn new(program: Arc<dyn Program>, vocab: SampleVocab, options: EngineOptions) -> Result<Engine> {
+        let signature = program.signature();
+        if vocab.width() != signature.logits {
+            return Err(ErrorKind::LogitsWidth {
+                found: vocab.width(),
+                expected: signature.logits,
+            }
+            .into());
+        }
+        let structure = Structure::detect(&[signature.function.as_str()])?;
+        let plan = Plan::new(options.variant, &structure)?;
+        let context = options.context.unwrap_or(signature.context);
+        if context == 0 || context > signature.context {
+            return Err(EngineError::invalid_option(
+                "context",
+                context,
+                format!("from 1 to {}, the model's own", signature.context),
+            ));
+        }
+        options.kv_cache.check(context)?;
+        Ok(Engine {
+            program,
+            plan,
+            options,
+            vocab,
+            context,
+        })
+    }
+
+    /// Positions a sequence may have, in tokens.
+    pub fn context(&self) -> usize {
+        self.context
+    }
+
+    /// What the engine runs.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// What may be sampled.
+    pub fn vocab(&self) -> &SampleVocab {
+        &self.vocab
+    }
+
+    /// Bytes that the program holds, and that sequences take.
+    pub fn memory(&self) -> Memory {
+        self.program.memory()
+    }
+
+    /// A sequence without history, with the memory that the strategy takes at once.
+    ///
+    /// # Errors
+    /// Memory that cannot be had.
+    pub fn sequence(&self) -> Result<Sequence> {
+        let kv = &self.options.kv_cache;
+        let bounded = match kv.strategy {
+            KvCacheStrategy::Chunked => Some(self.bounded()?),
+            _ => None,
+        };
+        let options = StateOptions {
+            reserve: kv.initial_tokens(self.context).unwrap_or(0),
+            bounded,
+        };
+        let states = self.program.states(&options).map_err(backend_error)?;
+        Ok(Sequence::new(states))
+    }
+
+    /// Reads `prompt` and answers it. What the sequence's history and the prompt begin with alike is
+    /// not read again. Nothing is run before the first step is asked for.
+    ///
+    /// # Errors
+    /// [`ErrorKind::EmptyPrompt`], [`ErrorKind::ContextOverflow`], [`ErrorKind::TokenOutOfRange`], or
+    /// the option that is out of its range; the sequence is then as it was.
+    pub fn generate<'a>(
+        &'a self,
+        sequence: &'a mut Sequence,
+        prompt: &[u32],
+        options: GenerateOptions,
+    ) -> Result<Generation<'a>> {
+        let run = self.begin(sequence, prompt, options)?;
+        Ok(Generation::new(&self.program, &self.plan, sequence, run))
+    }
+
+    /// Answers several prompts side by side, each on its own sequence.
+    ///
+    /// # Errors
+    /// Those of [`generate`](Engine::generate), for the first request that has one.
+    pub fn generate_batch<'a>(
+        &'a self,
+        requests: impl IntoIterator<Item = (&'a mut Sequence, Vec<u32>, GenerateOptions)>,
+    ) -> Result<Batch<'a>> {
+        let members = requests.into_iter().map(|(sequence, prompt, options)| {
+            let run = self.begin(sequence, &prompt, options)?;
+            Ok((run, sequence))
+        });
+        Ok(Batch::new(&*self.program, members.collect::<Result<_>>()?))
+    }
+
+    /// Appends `tokens` to the sequence and shows the logits after each of the last `rows` of them:
+    /// `visit(i, logits)` with `i` an index into `tokens` and `logits` `[width]`.
+    ///
+    /// # Errors
+    /// As [`generate`](Engine::generate); an error of `visit` ends it.
+    pub fn score(
+        &self,
+        sequence: &mut Sequence,
+        tokens: &[u32],
+        rows: usize,
+        mut visit: impl FnMut(usize, &[f32]) -> Result<()>,
+    ) -> Result<()> {
+        if tokens.is_empty() {
+            return Err(ErrorKind::EmptyPrompt.into());
+        }
+        check_ids(tokens, &self.vocab)?;
+        let held = sequence.held();
+        let length = held + tokens.len();
+        if length > self.context {
+            return Err(ErrorKind::ContextOverflow {
+                prompt: length,
+                context: self.context,
+            }
+            .into());
+        }
+        sequence.rewind(held);
+        let first_row = tokens.len().saturating_sub(rows);
+        let mut at = 0;
+        while at < tokens.len() {
+            let end = if at < first_row {
+                first_row.min(at + self.options.prefill.chunk())
+            } else {
+                tokens.len().min(at + ROWS)
+            };
+            let wanted = if at < first_row { 0 } else { end - at };
+            let chunk = &tokens[at..end];
+            let mut lane = [Lane {
+                states: &mut **sequence.states()?,
+                tokens: chunk,
+                logits: wanted,
+            }];
+            let logits = self.program.submit(&mut lane).map_err(backend_error)?;
+            sequence.extend(chunk);
+            for row in 0..wanted {
+                visit(at + row, &logits.row(row))?;
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    fn begin(&self, sequence: &mut Sequence, prompt: &[u32], options: GenerateOptions) -> Result<Run> {
+        let setting = Setting {
+            vocab: &self.vocab,
+            prefill: &self.options.prefill,
+            context: self.context,
+        };
+        Run::begin(sequence, prompt, options, &setting)
+    }
+
+    /// What a bounded cache keeps: the initial capacity is all it ever takes.
+    fn bounded(&self) -> Result<Bounded> {
+        let capacity = self.options.kv_cache.bound(self.context);
+        let window = capacity.saturating_sub(SINKS);
+        if window == 0 {
+            return Err(EngineError::invalid_option(
+                "kv_cache_initial_capacity",
+                capacity,
+                format!("above {SINKS}, the positions kept from the beginning"),
+            ));
+        }
+        Ok(Bounded {
+            sinks: SINKS,
+            window,
+        })
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine")
+            .field("function", &self.program.signature().function)
+            .field("plan", &self.plan)
+            .field("context", &self.context)
+            .finish_non_exhaustive()
+    }
+}
