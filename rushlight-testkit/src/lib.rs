@@ -1,1 +1,10 @@
-//! Fakes, goldens and table runners for rushlight's tests.
+//! Fakes, goldens and table runners for rushlight's tests. Never a dependency of anything shipped.
+//!
+//! It will not import, run or check a model: it makes inputs and stands in for the layer below the
+//! one under test.
+//!
+//! - [`gguf`] writes GGUF files, well-formed or broken on purpose, and a tiny model.
+//! - `data/` holds goldens with the scripts that made them.
+#![forbid(unsafe_code)]
+
+pub mod gguf;
