@@ -16,7 +16,11 @@ impl Reuse {
     /// Compares a prompt with the history, of which states hold the first `held` tokens. `cached` is
     /// where to rewind to; the states say where they land.
     pub fn plan(history: &[u32], held: usize, prompt: &[u32]) -> Reuse {
-        let matched = history.iter().zip(prompt).take_while(|(a, b)| a == b).count();
+        let matched = history
+            .iter()
+            .zip(prompt)
+            .take_while(|(a, b)| a == b)
+            .count();
         Reuse {
             matched,
             cached: matched.min(held).min(prompt.len().saturating_sub(1)),
@@ -48,7 +52,9 @@ mod tests {
 
     #[test]
     fn a_miss_says_where_it_diverged() {
-        let at = |history: &[u32], prompt: &[u32]| Reuse::plan(history, history.len(), prompt).diverged_at;
+        let at = |history: &[u32], prompt: &[u32]| {
+            Reuse::plan(history, history.len(), prompt).diverged_at
+        };
         assert_eq!(at(&[1, 2, 3], &[1, 9, 3]), Some(1));
         assert_eq!(at(&[1, 2, 3], &[1, 2, 3, 4]), None);
         assert_eq!(at(&[1, 2, 3], &[1, 2]), None);

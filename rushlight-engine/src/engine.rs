@@ -6,15 +6,12 @@ use rushlight_ir::backend::{Bounded, Lane, Memory, Program, StateOptions};
 
 use crate::error::{EngineError, ErrorKind, Result};
 use crate::generate::{Batch, Generation};
-use crate::plan::{EngineVariant, KvCacheOptions, KvCacheStrategy, Plan, PrefillPlan, Structure};
+use crate::plan::{EngineVariant, KvCacheStrategy, KvOptions, Plan, PrefillOptions, PrefillPlan};
 use crate::request::GenerateOptions;
 use crate::run::{ROWS, Run, Setting, check_ids};
 use crate::sample::SampleVocab;
 use crate::sequence::Sequence;
 use crate::step::backend_error;
-
-/// Positions that a bounded cache keeps from the beginning (attention sinks).
-pub const SINKS: usize = 4;
 
 /// How an engine runs a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,10 +19,11 @@ pub struct EngineOptions {
     /// Which plan to use.
     pub variant: EngineVariant,
     /// How prompts are cut into passes.
-    pub prefill: PrefillPlan,
+    pub prefill: PrefillOptions,
     /// How sequences take memory.
-    pub kv_cache: KvCacheOptions,
-    /// Positions a sequence may have; `None` takes the model's own context.
+    pub kv_cache: KvOptions,
+    /// Positions a sequence may have; `None` takes the model's own context. A `fixed_size` cache may
+    /// make it less.
     pub context: Option<usize>,
 }
 
@@ -49,7 +47,11 @@ impl Engine {
     /// [`ErrorKind::UnsupportedPlan`] where the variant cannot run the program's structure;
     /// [`ErrorKind::InvalidOption`] for a context of 0 or beyond the model's, or a KV capacity that
     /// does not fit it; [`ErrorKind::LogitsWidth`] where vocabulary and program differ in width.
-    pub fn new(program: Arc<dyn Program>, vocab: SampleVocab, options: EngineOptions) -> Result<Engine> {
+    pub fn new(
+        program: Arc<dyn Program>,
+        vocab: SampleVocab,
+        options: EngineOptions,
+    ) -> Result<Engine> {
         let signature = program.signature();
         if vocab.width() != signature.logits {
             return Err(ErrorKind::LogitsWidth {
@@ -58,8 +60,7 @@ impl Engine {
             }
             .into());
         }
-        let structure = Structure::detect(&[signature.function.as_str()])?;
-        let plan = Plan::new(options.variant, &structure)?;
+        let plan = Plan::choose(options.variant, &[signature.function.as_str()])?;
         let context = options.context.unwrap_or(signature.context);
         if context == 0 || context > signature.context {
             return Err(EngineError::invalid_option(
@@ -68,7 +69,15 @@ impl Engine {
                 format!("from 1 to {}, the model's own", signature.context),
             ));
         }
-        options.kv_cache.check(context)?;
+        PrefillPlan::new(1, &options.prefill)?;
+        // A bounded cache forgets rather than ends; a fixed one ends.
+        let context = match options.kv_cache.strategy {
+            KvCacheStrategy::FixedSize => options.kv_cache.max_tokens(context)?,
+            KvCacheStrategy::Auto | KvCacheStrategy::Growing | KvCacheStrategy::Chunked => {
+                options.kv_cache.check(context)?;
+                context
+            }
+        };
         Ok(Engine {
             program,
             plan,
@@ -105,11 +114,14 @@ impl Engine {
     pub fn sequence(&self) -> Result<Sequence> {
         let kv = &self.options.kv_cache;
         let bounded = match kv.strategy {
-            KvCacheStrategy::Chunked => Some(self.bounded()?),
-            _ => None,
+            KvCacheStrategy::Chunked => Some(Bounded {
+                sinks: kv.sinks(),
+                window: kv.max_tokens(self.context)? - kv.sinks(),
+            }),
+            KvCacheStrategy::Auto | KvCacheStrategy::Growing | KvCacheStrategy::FixedSize => None,
         };
         let options = StateOptions {
-            reserve: kv.initial_tokens(self.context).unwrap_or(0),
+            reserve: kv.initial_tokens(self.context)?.unwrap_or(0),
             bounded,
         };
         let states = self.program.states(&options).map_err(backend_error)?;
@@ -177,7 +189,7 @@ impl Engine {
         let mut at = 0;
         while at < tokens.len() {
             let end = if at < first_row {
-                first_row.min(at + self.options.prefill.chunk())
+                first_row.min(at + self.options.prefill.chunk)
             } else {
                 tokens.len().min(at + ROWS)
             };
@@ -198,30 +210,18 @@ impl Engine {
         Ok(())
     }
 
-    fn begin(&self, sequence: &mut Sequence, prompt: &[u32], options: GenerateOptions) -> Result<Run> {
+    fn begin(
+        &self,
+        sequence: &mut Sequence,
+        prompt: &[u32],
+        options: GenerateOptions,
+    ) -> Result<Run> {
         let setting = Setting {
             vocab: &self.vocab,
             prefill: &self.options.prefill,
             context: self.context,
         };
         Run::begin(sequence, prompt, options, &setting)
-    }
-
-    /// What a bounded cache keeps: the initial capacity is all it ever takes.
-    fn bounded(&self) -> Result<Bounded> {
-        let capacity = self.options.kv_cache.bound(self.context);
-        let window = capacity.saturating_sub(SINKS);
-        if window == 0 {
-            return Err(EngineError::invalid_option(
-                "kv_cache_initial_capacity",
-                capacity,
-                format!("above {SINKS}, the positions kept from the beginning"),
-            ));
-        }
-        Ok(Bounded {
-            sinks: SINKS,
-            window,
-        })
     }
 }
 

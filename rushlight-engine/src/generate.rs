@@ -8,7 +8,7 @@ use std::time::Instant;
 use rushlight_ir::backend::{BackendError, Lane, Logits, Program, States};
 
 use crate::error::{EngineError, ErrorKind, Result};
-use crate::plan::Plan;
+use crate::plan::{Lookahead, Plan};
 use crate::request::{Outcome, Step, StopReason};
 use crate::run::{Pass, Run};
 use crate::sequence::Sequence;
@@ -35,7 +35,7 @@ impl<'a> Generation<'a> {
             program,
             sequence,
             run,
-            ahead: (plan.lookahead == 2).then(Ahead::default),
+            ahead: (plan.lookahead == Lookahead::Two).then(Ahead::default),
         }
     }
 
@@ -130,7 +130,10 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    pub(crate) fn new(program: &'a dyn Program, members: Vec<(Run, &'a mut Sequence)>) -> Batch<'a> {
+    pub(crate) fn new(
+        program: &'a dyn Program,
+        members: Vec<(Run, &'a mut Sequence)>,
+    ) -> Batch<'a> {
         Batch { program, members }
     }
 
@@ -194,7 +197,12 @@ struct Done {
 }
 
 impl Ahead {
-    fn start(&mut self, program: &Arc<dyn Program>, states: Box<dyn States>, pass: Pass) -> Result<()> {
+    fn start(
+        &mut self,
+        program: &Arc<dyn Program>,
+        states: Box<dyn States>,
+        pass: Pass,
+    ) -> Result<()> {
         let worker = match &mut self.worker {
             Some(worker) => worker,
             none => none.insert(Worker::spawn()?),
@@ -210,7 +218,10 @@ impl Ahead {
                 self.pending = true;
                 Ok(())
             }
-            _ => Err(ErrorKind::Busy { what: "the pass thread" }.into()),
+            _ => Err(ErrorKind::Busy {
+                what: "the pass thread",
+            }
+            .into()),
         }
     }
 
@@ -219,7 +230,9 @@ impl Ahead {
         if !std::mem::take(&mut self.pending) {
             return None;
         }
-        self.worker.as_ref().and_then(|worker| worker.done.recv().ok())
+        self.worker
+            .as_ref()
+            .and_then(|worker| worker.done.recv().ok())
     }
 }
 

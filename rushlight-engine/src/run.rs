@@ -11,7 +11,7 @@ use rushlight_ir::backend::Logits;
 use crate::cache::Reuse;
 use crate::error::{EngineError, ErrorKind, Result};
 use crate::metrics::{Timings, Usage};
-use crate::plan::PrefillPlan;
+use crate::plan::{PrefillOptions, PrefillPlan};
 use crate::request::{GenerateOptions, Outcome, Step, StopReason};
 use crate::sample::{SampleVocab, Sampler, log_softmax_at, top_logprobs};
 use crate::sequence::Sequence;
@@ -34,7 +34,7 @@ pub(crate) struct Pass {
 /// What a generation is begun with, besides the request.
 pub(crate) struct Setting<'a> {
     pub(crate) vocab: &'a SampleVocab,
-    pub(crate) prefill: &'a PrefillPlan,
+    pub(crate) prefill: &'a PrefillOptions,
     pub(crate) context: usize,
 }
 
@@ -94,13 +94,9 @@ impl Run {
         let mut reuse = Reuse::plan(sequence.tokens(), held, prompt);
         reuse.cached = sequence.rewind(reuse.cached);
         sampler.observe(prompt);
-        let mut rest = &prompt[reuse.cached..];
-        let mut chunks = VecDeque::new();
-        for len in setting.prefill.passes(rest.len()) {
-            let (chunk, behind) = rest.split_at(len.min(rest.len()));
-            chunks.push_back(chunk.to_vec());
-            rest = behind;
-        }
+        let rest = &prompt[reuse.cached..];
+        let passes = PrefillPlan::new(rest.len(), setting.prefill)?.passes();
+        let chunks = passes.map(|range| rest[range].to_vec()).collect();
         let stop = if options.max_tokens == Some(0) {
             Some(StopReason::MaxTokens)
         } else {
@@ -212,11 +208,6 @@ impl Run {
         self.stop.get_or_insert(reason);
     }
 
-    /// Whether nothing further will be run.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.stop.is_some()
-    }
-
     /// How it went; before its end, as if it were cancelled now.
     pub(crate) fn outcome(&self) -> Outcome {
         Outcome {
@@ -273,7 +264,11 @@ impl Run {
             let piece = source.push(token);
             self.show(&piece, &mut text);
         }
-        if self.options.max_tokens.is_some_and(|max| self.usage.completion >= max) {
+        if self
+            .options
+            .max_tokens
+            .is_some_and(|max| self.usage.completion >= max)
+        {
             self.end(StopReason::MaxTokens);
         }
         if sequence.len() >= self.context {

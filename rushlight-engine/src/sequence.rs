@@ -55,7 +55,11 @@ impl Sequence {
         if let Some(states) = &mut self.states
             && to < self.tokens.len()
         {
-            let landed = if to < states.len() { states.rewind(to) } else { to };
+            let landed = if to < states.len() {
+                states.rewind(to)
+            } else {
+                to
+            };
             self.tokens.truncate(landed);
         }
         self.tokens.len()
@@ -109,5 +113,8 @@ impl std::fmt::Debug for Sequence {
 }
 
 fn busy() -> EngineError {
-    ErrorKind::Busy { what: "the sequence" }.into()
+    ErrorKind::Busy {
+        what: "the sequence",
+    }
+    .into()
 }

@@ -4,7 +4,11 @@
 //! one under test.
 //!
 //! - [`gguf`] writes GGUF files, well-formed or broken on purpose, and a tiny model.
+//! - [`goldens`] finds tiny checkpoints and the logits that the reference computed from them.
+//! - [`scripted`] is a program whose logits are a function of the history.
 //! - `data/` holds goldens with the scripts that made them.
 #![forbid(unsafe_code)]
 
 pub mod gguf;
+pub mod goldens;
+pub mod scripted;
