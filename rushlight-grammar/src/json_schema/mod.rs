@@ -1,0 +1,1 @@
+//! JSON Schema, compiled to a grammar and guards.

@@ -1,0 +1,72 @@
+//! What every front end lowers to: a grammar for the mask engine, and the guards beside it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use llguidance::api::TopLevelGrammar;
+
+/// A source after lowering: a context-free part, which masks enforce, and guards for the rest.
+#[derive(Clone)]
+pub struct Lowered {
+    /// The grammar in the mask engine's own form.
+    pub grammar: TopLevelGrammar,
+    /// Rules that no context-free grammar can state, judged as text grows. Empty where the grammar says it all.
+    pub guards: Vec<Arc<dyn Guard>>,
+    /// A short text that the grammar and the guards accept: the reserve that a token budget keeps back.
+    pub minimal: Option<String>,
+}
+
+impl fmt::Debug for Lowered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lowered")
+            .field("guards", &self.guards.len())
+            .field("minimal", &self.minimal)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A rule beside the grammar: a `uniqueItems`, a `contains`, a general `not`.
+///
+/// A guard is immutable and shared; [`Guard::begin`] starts one run per sequence.
+pub trait Guard: Send + Sync {
+    /// A run at the start of the guarded text (the whole answer for a schema; the tag's content for a tag).
+    fn begin(&self) -> Box<dyn GuardRun>;
+
+    /// What the guard enforces, for explanations: the JSON Pointer and keyword.
+    fn describe(&self) -> String;
+}
+
+/// One sequence's progress through one guard.
+///
+/// A run sees only text that the grammar has already allowed, a byte at a time.
+pub trait GuardRun: Send {
+    /// Takes one more byte. [`GuardStep::Reject`] leaves the run as it was before the byte.
+    fn push(&mut self, byte: u8) -> GuardStep;
+
+    /// Goes back to the state after the first `len` bytes; `len` is at most the bytes pushed so far.
+    fn truncate(&mut self, len: usize);
+
+    /// An independent copy.
+    fn fork(&self) -> Box<dyn GuardRun>;
+
+    /// Bytes after which a value that this run judges may close; only tokens that hold one of them need a look.
+    ///
+    /// The default names every byte.
+    fn may_reject(&self, byte: u8) -> bool {
+        let _ = byte;
+        true
+    }
+}
+
+/// What a guard says of a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuardStep {
+    /// Nothing to object to.
+    Accept,
+    /// The byte would close a value wrongly.
+    Reject {
+        /// The offset, in bytes from the start of the guarded text, where that value starts: where to rewind to when
+        /// nothing else may follow.
+        value_start: usize,
+    },
+}
