@@ -1,9 +1,137 @@
 //! Block formats: how a run of weights is laid out in bytes.
 //!
 //! A *block* is the smallest run of lanes that can be decoded alone; a tensor's rows are whole
-//! blocks. The layouts are those of GGUF files.
+//! blocks. The layouts are those of GGUF files; each family's file states its byte offsets.
+//!
+//! Every block format is read through one integer view, 32 lanes at a time: codes, the sub-scales
+//! of those lanes, and the block's own scales. [`decode`] turns that view into f32,
+//! [`matmul`](crate::matmul) repacks it without loss.
+
+pub(crate) mod iq4;
+pub(crate) mod k;
+pub(crate) mod legacy;
+pub(crate) mod mxfp4;
+pub(crate) mod plain;
 
 use std::fmt;
+
+use crate::error::{KernelError, KernelErrorKind, expect_len};
+
+/// Decodes a row of whole blocks to f32, with the rounding of the format's definition.
+///
+/// `bytes` holds `out.len()` elements of `format`.
+///
+/// # Errors
+/// `out` is not whole blocks, or `bytes` is not [`Format::row_bytes`] of it.
+pub fn decode(format: Format, bytes: &[u8], out: &mut [f32]) -> Result<(), KernelError> {
+    let expected = checked_row_bytes("decode", format, out.len())?;
+    expect_len("decode", "bytes", expected, bytes.len())?;
+    match format {
+        Format::F32 => plain::decode_f32(bytes, out),
+        Format::F16 => plain::decode_f16(bytes, out),
+        Format::BF16 => plain::decode_bf16(bytes, out),
+        Format::Q8_0 => decode_blocks::<legacy::Q8_0>(bytes, out),
+        Format::Q4_0 => decode_blocks::<legacy::Q4_0>(bytes, out),
+        Format::Q4_1 => decode_blocks::<legacy::Q4_1>(bytes, out),
+        Format::Q5_0 => decode_blocks::<legacy::Q5_0>(bytes, out),
+        Format::Q5_1 => decode_blocks::<legacy::Q5_1>(bytes, out),
+        Format::Q2_K => decode_blocks::<k::Q2K>(bytes, out),
+        Format::Q3_K => decode_blocks::<k::Q3K>(bytes, out),
+        Format::Q4_K => decode_blocks::<k::Q4K>(bytes, out),
+        Format::Q5_K => decode_blocks::<k::Q5K>(bytes, out),
+        Format::Q6_K => decode_blocks::<k::Q6K>(bytes, out),
+        Format::IQ4_NL => decode_blocks::<iq4::Iq4Nl>(bytes, out),
+        Format::IQ4_XS => decode_blocks::<iq4::Iq4Xs>(bytes, out),
+        Format::MXFP4 => decode_blocks::<mxfp4::Mxfp4>(bytes, out),
+    }
+    Ok(())
+}
+
+/// [`Format::row_bytes`], saying which of its two reasons for `None` it was.
+pub(crate) fn checked_row_bytes(
+    kernel: &'static str,
+    format: Format,
+    cols: usize,
+) -> Result<usize, KernelError> {
+    if cols % format.block_len() != 0 {
+        let kind = KernelErrorKind::NotWholeBlocks { format, cols };
+        return Err(KernelError::new(kernel, kind));
+    }
+    format
+        .row_bytes(cols)
+        .ok_or_else(|| KernelError::too_large(kernel, "a row"))
+}
+
+/// Lanes of the integer view: all scales are constant over 32 lanes or over each 16 of them.
+pub(crate) const SUB: usize = 32;
+
+/// 32 lanes of a block as integers.
+pub(crate) struct SubBlock {
+    /// Unsigned codes as stored (Q8_0: the bits of an i8).
+    pub(crate) codes: [u8; SUB],
+    /// Scale of each half, 1 where the format has none below the block.
+    pub(crate) scales: [i8; 2],
+    /// Minimum of each half, 0 where the format has none below the block.
+    pub(crate) mins: [u8; 2],
+}
+
+impl SubBlock {
+    /// Codes of a format whose blocks have no sub-scales.
+    fn flat(codes: [u8; SUB]) -> Self {
+        Self {
+            codes,
+            scales: [1; 2],
+            mins: [0; 2],
+        }
+    }
+}
+
+/// One block format: where its fields are, and what a code means.
+pub(crate) trait BlockFormat {
+    /// Its name.
+    const FORMAT: Format;
+
+    /// The block's scale as stored: f16 bits, or an E8M0 exponent.
+    fn scale(block: &[u8]) -> u16;
+    /// The block's minimum as stored (f16 bits), 0 where it has none.
+    fn min(_block: &[u8]) -> u16 {
+        0
+    }
+    /// Lanes `32·index ..` of the block.
+    fn sub_block(block: &[u8], index: usize) -> SubBlock;
+    /// Lanes `32·index ..` as f32.
+    fn decode(block: &[u8], index: usize, out: &mut [f32; SUB]);
+}
+
+fn decode_blocks<F: BlockFormat>(bytes: &[u8], out: &mut [f32]) {
+    let blocks = bytes.chunks_exact(F::FORMAT.block_bytes());
+    let outs = out.chunks_exact_mut(F::FORMAT.block_len());
+    for (block, lanes) in blocks.zip(outs) {
+        for (index, sub) in lanes.as_chunks_mut::<SUB>().0.iter_mut().enumerate() {
+            F::decode(block, index, sub);
+        }
+    }
+}
+
+/// The f16 whose bits are `bits`, widened.
+fn half_to_f32(bits: u16) -> f32 {
+    half::f16::from_bits(bits).to_f32()
+}
+
+/// The little-endian u16 at `offset` of a block.
+fn u16_at(block: &[u8], offset: usize) -> u16 {
+    u16::from_le_bytes([block[offset], block[offset + 1]])
+}
+
+/// Sixteen bytes of nibbles: low halves are lanes 0..16, high halves lanes 16..32.
+fn split_nibbles(bytes: &[u8]) -> [u8; SUB] {
+    let mut codes = [0; SUB];
+    for (i, byte) in bytes.iter().enumerate().take(SUB / 2) {
+        codes[i] = byte & 15;
+        codes[i + SUB / 2] = byte >> 4;
+    }
+    codes
+}
 
 /// How a tensor's elements are stored.
 ///

@@ -1,0 +1,612 @@
+//! Scaled dot-product attention over paged keys and values.
+//!
+//! # The algorithm
+//! One call is one key/value head of one lane: some consecutive query positions, each with the
+//! `group` query heads that read this head. Up to eight (position, head) rows form a tile. For
+//! each page, in order of position:
+//!
+//! 1. scores `q·k` of the tile's rows and the page's visible keys, two rows by four keys at a time
+//!    (the eight `fma` chains hide their latency, and every load is used more than once);
+//! 2. scale, soft cap, then −∞ where a row may not see a key;
+//! 3. per row the running maximum is raised, and what was summed so far is scaled down to it;
+//! 4. weights `e^(score − maximum)` are summed, and the weighted values added.
+//!
+//! At the end each row is divided by its sum of weights. When a tile has enough rows, f16 pages
+//! are widened once into scratch memory and shared by all rows.
+//!
+//! # Batch invariance
+//! A row's arithmetic depends on its position and the page size alone. A score is a sum over
+//! `head_dim` in eight partial sums; weights of a page are summed by their place in the page, values
+//! in order of position, and pages in order. A page without visible keys is skipped, and a key that
+//! a row may not see never meets that row's sums, so that not even a NaN leaks from it.
+
+use std::ops::Range;
+
+use half::f16;
+
+use crate::elementwise::{Single, Softcap};
+use crate::error::{KernelError, KernelErrorKind, expect_len, expect_multiple};
+use crate::isa::{Isa, Kernel};
+use crate::math::exp;
+use crate::output::Columns;
+use crate::simd::{LANES, Simd};
+use crate::softmax;
+
+/// Rows of a tile.
+const TILE: usize = 8;
+/// Rows from which widening an f16 page once is cheaper than widening it for each pair of rows.
+const WIDEN_FROM: usize = 4;
+
+/// What all calls of one layer share.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionShape {
+    /// Elements of a head.
+    pub head_dim: usize,
+    /// Positions of a page.
+    pub page_tokens: usize,
+    /// Multiplies each score, usually `1/√head_dim`.
+    pub scale: f32,
+    /// `cap · tanh(score / cap)` after scaling, where given; positive.
+    pub softcap: Option<f32>,
+    /// Keys that a query sees, counting its own, at least 1; all up to it where `None`.
+    pub window: Option<usize>,
+    /// Leading keys of the sequence that are seen besides the window.
+    pub sinks: usize,
+}
+
+/// Keys or values of one page and one head, `[page_tokens, head_dim]`.
+#[derive(Clone, Copy, Debug)]
+pub enum Elements<'a> {
+    /// Four bytes each.
+    F32(&'a [f32]),
+    /// Two bytes each.
+    F16(&'a [f16]),
+}
+
+impl Elements<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Elements::F32(v) => v.len(),
+            Elements::F16(v) => v.len(),
+        }
+    }
+}
+
+/// One page of one key/value head. Rows past the last written position may hold anything.
+#[derive(Clone, Copy, Debug)]
+pub struct Page<'a> {
+    /// `[page_tokens, head_dim]`.
+    pub keys: Elements<'a>,
+    /// `[page_tokens, head_dim]`.
+    pub values: Elements<'a>,
+}
+
+/// Query rows that read one key/value head.
+#[derive(Clone, Copy, Debug)]
+pub struct Queries<'a> {
+    /// Head `g` of position `first_position + t` is at `t·stride + g·head_dim`.
+    pub data: &'a [f32],
+    /// Elements from one position to the next.
+    pub stride: usize,
+    /// Query heads of a position, one after another.
+    pub group: usize,
+    /// Position of the first query; it sees keys `0..=first_position`.
+    pub first_position: usize,
+    /// Positions.
+    pub count: usize,
+}
+
+/// Memory that [`attention`] reuses between calls.
+#[derive(Debug, Default)]
+pub struct AttentionScratch {
+    queries: Vec<f32>,
+    sums: Vec<f32>,
+    scores: Vec<f32>,
+    keys: Vec<f32>,
+    values: Vec<f32>,
+}
+
+/// Writes what each query row reads to `out`: one row a position, columns `[group, head_dim]`.
+///
+/// `pages(i)` is the page of positions `i·page_tokens ..`, which may be absent where no query of
+/// this call sees any of it.
+///
+/// # Errors
+/// A dimension is zero, the queries or `out` do not fit their shape, or a visible page is absent
+/// or not `[page_tokens, head_dim]`.
+pub fn attention<'p>(
+    isa: Isa,
+    shape: &AttentionShape,
+    queries: &Queries<'_>,
+    pages: &dyn Fn(usize) -> Option<Page<'p>>,
+    scratch: &mut AttentionScratch,
+    out: &mut Columns<'_>,
+) -> Result<(), KernelError> {
+    check(shape, queries, out)?;
+    if queries.count == 0 {
+        return Ok(());
+    }
+    let rows = queries.count * queries.group;
+    for page in 0..=(queries.first_position + queries.count - 1) / shape.page_tokens {
+        if hull(shape, queries, 0..rows, page).is_empty() {
+            continue;
+        }
+        let missing = KernelErrorKind::MissingPage { page };
+        let given = pages(page).ok_or_else(|| KernelError::new("attention", missing))?;
+        let expected = shape.page_tokens * shape.head_dim;
+        expect_len("attention", "keys of a page", expected, given.keys.len())?;
+        expect_len(
+            "attention",
+            "values of a page",
+            expected,
+            given.values.len(),
+        )?;
+    }
+    isa.run(Attend {
+        shape,
+        queries,
+        pages,
+        scratch,
+        out,
+    });
+    Ok(())
+}
+
+fn check(
+    shape: &AttentionShape,
+    queries: &Queries<'_>,
+    out: &Columns<'_>,
+) -> Result<(), KernelError> {
+    const KERNEL: &str = "attention";
+    expect_multiple(KERNEL, "head_dim", 1, shape.head_dim)?;
+    expect_multiple(KERNEL, "page_tokens", 1, shape.page_tokens)?;
+    expect_multiple(KERNEL, "group", 1, queries.group)?;
+    expect_multiple(KERNEL, "window", 1, shape.window.unwrap_or(1))?;
+    let overflow = || KernelError::too_large(KERNEL, "the queries");
+    shape
+        .page_tokens
+        .checked_mul(shape.head_dim)
+        .ok_or_else(overflow)?;
+    queries
+        .first_position
+        .checked_add(queries.count)
+        .ok_or_else(overflow)?;
+    let width = queries
+        .group
+        .checked_mul(shape.head_dim)
+        .ok_or_else(overflow)?;
+    expect_len(KERNEL, "rows of out", queries.count, out.rows())?;
+    expect_len(KERNEL, "columns of out", width, out.width())?;
+    if queries.count == 0 {
+        return Ok(());
+    }
+    expect_len(KERNEL, "stride", queries.stride.max(width), queries.stride)?;
+    let needed = (queries.count - 1)
+        .checked_mul(queries.stride)
+        .and_then(|n| n.checked_add(width))
+        .ok_or_else(overflow)?;
+    let given = queries.data.len();
+    expect_len(KERNEL, "queries", needed.max(given), given)
+}
+
+/// The keys of one page that a query at `position` sees, as places in the page: sinks, then window.
+#[inline(always)]
+fn visible(shape: &AttentionShape, position: usize, page: usize) -> [Range<usize>; 2] {
+    let end = position + 1;
+    let from = shape.window.map_or(0, |window| end.saturating_sub(window));
+    let base = page * shape.page_tokens;
+    let place = |at: usize| at.saturating_sub(base).min(shape.page_tokens);
+    if shape.sinks >= from {
+        return [0..0, 0..place(end)];
+    }
+    [0..place(shape.sinks), place(from)..place(end)]
+}
+
+/// The smallest range of places of a page that holds all keys seen by some of `rows`.
+#[inline(always)]
+fn hull(
+    shape: &AttentionShape,
+    queries: &Queries<'_>,
+    rows: Range<usize>,
+    page: usize,
+) -> Range<usize> {
+    // Windows of consecutive positions overlap or touch: together they are one range.
+    let (first, last) = (queries.position(rows.start), queries.position(rows.end - 1));
+    let from = shape
+        .window
+        .map_or(0, |window| (first + 1).saturating_sub(window));
+    let base = page * shape.page_tokens;
+    let place = |at: usize| at.saturating_sub(base).min(shape.page_tokens);
+    let (sinks, end) = (place(shape.sinks.min(last + 1)), place(last + 1));
+    match (sinks > 0, place(from) < end) {
+        (false, false) => 0..0,
+        (false, true) => place(from)..end,
+        (true, false) => 0..sinks,
+        (true, true) => 0..end,
+    }
+}
+
+impl Queries<'_> {
+    /// Position of row `row`, counting the heads of a position one after another.
+    #[inline(always)]
+    fn position(&self, row: usize) -> usize {
+        self.first_position + row / self.group
+    }
+}
+
+/// An element type of pages.
+trait Element: Copy {
+    fn load<S: Simd>(s: S, v: &[Self; LANES]) -> S::F;
+}
+
+impl Element for f32 {
+    #[inline(always)]
+    fn load<S: Simd>(s: S, v: &[Self; LANES]) -> S::F {
+        s.load(v)
+    }
+}
+
+impl Element for f16 {
+    #[inline(always)]
+    fn load<S: Simd>(s: S, v: &[Self; LANES]) -> S::F {
+        s.load_f16(v)
+    }
+}
+
+struct Attend<'k, 'o, 'p> {
+    shape: &'k AttentionShape,
+    queries: &'k Queries<'k>,
+    pages: &'k dyn Fn(usize) -> Option<Page<'p>>,
+    scratch: &'k mut AttentionScratch,
+    out: &'k mut Columns<'o>,
+}
+
+impl Kernel for Attend<'_, '_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Attend {
+            shape,
+            queries,
+            pages,
+            scratch,
+            out,
+        } = self;
+        let rows = queries.count * queries.group;
+        for start in (0..rows).step_by(TILE) {
+            let rows = start..rows.min(start + TILE);
+            let mut tile = Tile::begin(shape, queries, rows.clone(), scratch);
+            for page in 0..=queries.position(rows.end - 1) / shape.page_tokens {
+                let hull = hull(shape, queries, rows.clone(), page);
+                if hull.is_empty() {
+                    continue;
+                }
+                if let Some(given) = pages(page) {
+                    read_page(s, &mut tile, page, hull, &given);
+                }
+            }
+            tile.finish(s, out);
+        }
+    }
+}
+
+/// Widens the page if that pays, or if its rows are not whole vectors, and reads it.
+#[inline(always)]
+fn read_page<S: Simd>(
+    s: S,
+    tile: &mut Tile<'_>,
+    page: usize,
+    hull: Range<usize>,
+    given: &Page<'_>,
+) {
+    let whole = tile.shape.head_dim == tile.padded_dim;
+    let few = tile.rows.len() < WIDEN_FROM;
+    if let (Elements::F16(keys), Elements::F16(values), true, true) =
+        (given.keys, given.values, whole, few)
+    {
+        return read_rows(s, tile, page, hull, (keys, values));
+    }
+    let (mut wide_keys, mut wide_values) = (std::mem::take(tile.keys), std::mem::take(tile.values));
+    let keys = wide(s, tile, given.keys, &hull, &mut wide_keys);
+    let values = wide(s, tile, given.values, &hull, &mut wide_values);
+    read_rows(s, tile, page, hull, (keys, values));
+    (*tile.keys, *tile.values) = (wide_keys, wide_values);
+}
+
+/// The rows `hull` of a page as f32 rows of whole vectors, at their places: the page itself, or a
+/// copy in `memory`.
+#[inline(always)]
+fn wide<'v, S: Simd>(
+    s: S,
+    tile: &Tile<'_>,
+    from: Elements<'v>,
+    hull: &Range<usize>,
+    memory: &'v mut Vec<f32>,
+) -> &'v [f32] {
+    let (head_dim, padded_dim) = (tile.shape.head_dim, tile.padded_dim);
+    if let (Elements::F32(from), true) = (from, head_dim == padded_dim) {
+        return from;
+    }
+    memory.resize(tile.shape.page_tokens * padded_dim, 0.0);
+    for place in hull.clone() {
+        let row = &mut memory[place * padded_dim..][..padded_dim];
+        let span = place * head_dim..(place + 1) * head_dim;
+        row[head_dim..].fill(0.0);
+        match from {
+            Elements::F32(from) => row[..head_dim].copy_from_slice(&from[span]),
+            Elements::F16(from) => {
+                let (whole, rest) = from[span].as_chunks::<LANES>();
+                for (lanes, v) in row.as_chunks_mut::<LANES>().0.iter_mut().zip(whole) {
+                    s.store(s.load_f16(v), lanes);
+                }
+                let at = whole.len() * LANES;
+                for (lane, v) in row[at..].iter_mut().zip(rest) {
+                    *lane = v.to_f32();
+                }
+            }
+        }
+    }
+    memory
+}
+
+/// Up to [`TILE`] query rows on their way through the pages.
+struct Tile<'a> {
+    shape: &'a AttentionShape,
+    queries: &'a Queries<'a>,
+    /// Which rows of the call these are.
+    rows: Range<usize>,
+    /// `head_dim` rounded up to whole vectors.
+    padded_dim: usize,
+    /// `page_tokens` rounded up to whole vectors.
+    padded_page: usize,
+    /// `[rows, padded_dim]`, zero past `head_dim`.
+    q: &'a mut [f32],
+    /// `[rows, padded_dim]`: weighted values so far.
+    sums: &'a mut [f32],
+    /// `[rows, padded_page]`: scores, then weights, of one page.
+    scores: &'a mut [f32],
+    /// Widened pages.
+    keys: &'a mut Vec<f32>,
+    values: &'a mut Vec<f32>,
+    /// Largest score so far.
+    largest: [f32; TILE],
+    /// Sum of weights so far.
+    weight: [f32; TILE],
+}
+
+impl<'a> Tile<'a> {
+    fn begin(
+        shape: &'a AttentionShape,
+        queries: &'a Queries<'a>,
+        rows: Range<usize>,
+        scratch: &'a mut AttentionScratch,
+    ) -> Self {
+        let padded_dim = shape.head_dim.next_multiple_of(LANES);
+        let padded_page = shape.page_tokens.next_multiple_of(LANES);
+        for buffer in [&mut scratch.queries, &mut scratch.sums] {
+            buffer.clear();
+            buffer.resize(rows.len() * padded_dim, 0.0);
+        }
+        scratch.scores.clear();
+        scratch.scores.resize(rows.len() * padded_page, 0.0);
+        let padded = scratch.queries.chunks_exact_mut(padded_dim);
+        for (row, q) in rows.clone().zip(padded) {
+            let at = row / queries.group * queries.stride + row % queries.group * shape.head_dim;
+            q[..shape.head_dim].copy_from_slice(&queries.data[at..at + shape.head_dim]);
+        }
+        Self {
+            shape,
+            queries,
+            rows,
+            padded_dim,
+            padded_page,
+            q: &mut scratch.queries,
+            sums: &mut scratch.sums,
+            scores: &mut scratch.scores,
+            keys: &mut scratch.keys,
+            values: &mut scratch.values,
+            largest: [f32::NEG_INFINITY; TILE],
+            weight: [0.0; TILE],
+        }
+    }
+
+    /// Divides by the sums of weights.
+    #[inline(always)]
+    fn finish<S: Simd>(self, s: S, out: &mut Columns<'_>) {
+        let (group, head_dim) = (self.queries.group, self.shape.head_dim);
+        for (r, row) in self.rows.clone().enumerate() {
+            let sums = &mut self.sums[r * self.padded_dim..][..self.padded_dim];
+            let weight = s.splat(self.weight[r]);
+            for lanes in sums.as_chunks_mut::<LANES>().0 {
+                s.store(s.div(s.load(lanes), weight), lanes);
+            }
+            let head = row % group;
+            let out = &mut out.row_mut(row / group)[head * head_dim..][..head_dim];
+            out.copy_from_slice(&sums[..head_dim]);
+        }
+    }
+}
+
+/// Steps 1 to 4 for one page, whose places `hull` are seen by some row.
+#[inline(always)]
+fn read_rows<S: Simd, E: Element>(
+    s: S,
+    tile: &mut Tile<'_>,
+    page: usize,
+    hull: Range<usize>,
+    (keys, values): (&[E], &[E]),
+) {
+    let count = tile.rows.len();
+    let mut row = 0;
+    while row + 2 <= count {
+        score::<S, E, 2>(s, tile, row, hull.clone(), keys);
+        row += 2;
+    }
+    if row < count {
+        score::<S, E, 1>(s, tile, row, hull, keys);
+    }
+
+    let mut seen: [[Range<usize>; 2]; TILE] = std::array::from_fn(|_| [0..0, 0..0]);
+    let mut shrink = [1.0; TILE];
+    for r in 0..count {
+        seen[r] = visible(tile.shape, tile.queries.position(tile.rows.start + r), page);
+        if !(seen[r][0].is_empty() && seen[r][1].is_empty()) {
+            shrink[r] = weigh(s, tile, r, &seen[r]);
+        }
+    }
+
+    let mut row = 0;
+    while row < count {
+        let four = row + 4 <= count && seen[row + 1..row + 4].iter().all(|at| *at == seen[row]);
+        let rows = (row, &seen[row]);
+        row += if four {
+            add_values::<S, E, 4, 2>(s, tile, rows, &shrink, values)
+        } else {
+            add_values::<S, E, 1, 8>(s, tile, rows, &shrink, values)
+        };
+    }
+}
+
+/// Scores of `R` rows with the keys at `places`.
+#[inline(always)]
+fn score<S: Simd, E: Element, const R: usize>(
+    s: S,
+    tile: &mut Tile<'_>,
+    row: usize,
+    places: Range<usize>,
+    keys: &[E],
+) {
+    const KEYS: usize = 4;
+    let padded_dim = tile.padded_dim;
+    let mut q: [&[f32]; R] = [&[]; R];
+    for (r, q) in q.iter_mut().enumerate() {
+        *q = &tile.q[(row + r) * padded_dim..][..padded_dim];
+    }
+    for place in places.clone().step_by(KEYS) {
+        // Past the end the last key is scored again; its score is not kept.
+        let mut k: [&[E]; KEYS] = [&[]; KEYS];
+        for (i, k) in k.iter_mut().enumerate() {
+            let at = (place + i).min(places.end - 1);
+            *k = &keys[at * padded_dim..][..padded_dim];
+        }
+        let mut dots = [[s.splat(0.0); KEYS]; R];
+        for chunk in 0..padded_dim / LANES {
+            let mut lanes = [s.splat(0.0); KEYS];
+            for i in 0..KEYS {
+                lanes[i] = E::load(s, &k[i].as_chunks::<LANES>().0[chunk]);
+            }
+            for r in 0..R {
+                let query = s.load(&q[r].as_chunks::<LANES>().0[chunk]);
+                for i in 0..KEYS {
+                    dots[r][i] = s.fma(query, lanes[i], dots[r][i]);
+                }
+            }
+        }
+        let kept = KEYS.min(places.end - place);
+        for (r, dots) in dots.into_iter().enumerate() {
+            let scores = &mut tile.scores[(row + r) * tile.padded_page + place..][..kept];
+            scores.copy_from_slice(&s.reduce_add4(dots)[..kept]);
+        }
+    }
+}
+
+/// Turns a row's scores into weights, and returns what its earlier sums must be multiplied by.
+#[inline(always)]
+fn weigh<S: Simd>(s: S, tile: &mut Tile<'_>, row: usize, seen: &[Range<usize>; 2]) -> f32 {
+    let scores = &mut tile.scores[row * tile.padded_page..][..tile.padded_page];
+    let scale = s.splat(tile.shape.scale);
+    for lanes in scores.as_chunks_mut::<LANES>().0 {
+        let mut v = s.mul(s.load(lanes), scale);
+        if let Some(cap) = tile.shape.softcap {
+            v = Softcap(cap).apply(s, v);
+        }
+        s.store(v, lanes);
+    }
+    let [sinks, window] = seen;
+    scores[sinks.end..window.start].fill(f32::NEG_INFINITY);
+    scores[window.end..].fill(f32::NEG_INFINITY);
+
+    let before = tile.largest[row];
+    let largest = softmax::max(s, scores);
+    let largest = if largest > before || largest.is_nan() {
+        largest
+    } else {
+        before
+    };
+    let mut shrink = [0.0; LANES];
+    s.store(exp(s, s.splat(before - largest)), &mut shrink);
+    let sum = softmax::exp_and_sum(s, scores, largest);
+    tile.largest[row] = largest;
+    tile.weight[row] = tile.weight[row] * shrink[0] + sum;
+    shrink[0]
+}
+
+/// Adds the weighted values of the places in `segments`, which `R` rows see, `V` vectors at a time
+/// (together enough chains of `fma` to hide the latency of one); returns `R`.
+#[inline(always)]
+fn add_values<S: Simd, E: Element, const R: usize, const V: usize>(
+    s: S,
+    tile: &mut Tile<'_>,
+    rows: (usize, &[Range<usize>; 2]),
+    shrink: &[f32; TILE],
+    values: &[E],
+) -> usize {
+    let vectors = tile.padded_dim / LANES;
+    let mut at = 0;
+    while at + V <= vectors {
+        add_vectors::<S, E, R, V>(s, tile, (rows, at), shrink, values);
+        at += V;
+    }
+    while at < vectors {
+        add_vectors::<S, E, R, 1>(s, tile, (rows, at), shrink, values);
+        at += 1;
+    }
+    R
+}
+
+/// Vectors `at .. at + V` of the values.
+#[inline(always)]
+fn add_vectors<S: Simd, E: Element, const R: usize, const V: usize>(
+    s: S,
+    tile: &mut Tile<'_>,
+    ((row, segments), at): ((usize, &[Range<usize>; 2]), usize),
+    shrink: &[f32; TILE],
+    values: &[E],
+) {
+    let padded_dim = tile.padded_dim;
+    let mut weights: [&[f32]; R] = [&[]; R];
+    let mut acc = [[s.splat(0.0); V]; R];
+    for r in 0..R {
+        weights[r] = &tile.scores[(row + r) * tile.padded_page..][..tile.padded_page];
+        let sums = &tile.sums[(row + r) * padded_dim..][..padded_dim];
+        let sums = &sums.as_chunks::<LANES>().0[at..at + V];
+        let shrink = s.splat(shrink[row + r]);
+        for v in 0..V {
+            acc[r][v] = s.mul(s.load(&sums[v]), shrink);
+        }
+    }
+    for segment in segments {
+        for place in segment.clone() {
+            let value = &values[place * padded_dim..][..padded_dim];
+            let value = &value.as_chunks::<LANES>().0[at..at + V];
+            let mut lanes = [s.splat(0.0); V];
+            for v in 0..V {
+                lanes[v] = E::load(s, &value[v]);
+            }
+            for r in 0..R {
+                let weight = s.splat(weights[r][place]);
+                for v in 0..V {
+                    acc[r][v] = s.fma(weight, lanes[v], acc[r][v]);
+                }
+            }
+        }
+    }
+    for r in 0..R {
+        let sums = &mut tile.sums[(row + r) * padded_dim..][..padded_dim];
+        let sums = &mut sums.as_chunks_mut::<LANES>().0[at..at + V];
+        for v in 0..V {
+            s.store(acc[r][v], &mut sums[v]);
+        }
+    }
+}
