@@ -192,3 +192,143 @@ fn check_name(name: &str) -> Result<(), AssetError> {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rushlight_testkit::scratch::Scratch;
+
+    fn store(scratch: &Scratch) -> Store {
+        Store::at(&scratch.path().join("home"))
+    }
+
+    #[test]
+    fn where_the_store_is() {
+        let with = |variables: &[(&str, &str)]| {
+            let variables: Vec<(String, OsString)> = variables
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), OsString::from(value)))
+                .collect();
+            Store::from_environment(|wanted| {
+                variables
+                    .iter()
+                    .find(|(name, _)| name == wanted)
+                    .map(|(_, value)| value.clone())
+            })
+        };
+        let all = [
+            ("RUSHLIGHT_HOME", "/r"),
+            ("XDG_DATA_HOME", "/x"),
+            ("HOME", "/h"),
+        ];
+        let path = |from: usize| with(&all[from..]).unwrap().models().to_path_buf();
+        assert_eq!(path(0), Path::new("/r/models"));
+        assert_eq!(path(1), Path::new("/x/rushlight/models"));
+        assert_eq!(path(2), Path::new("/h/.local/share/rushlight/models"));
+        let relative = with(&[("XDG_DATA_HOME", "x"), ("HOME", "/h")]).unwrap();
+        assert_eq!(relative.models(), path(2));
+        assert_eq!(with(&[]).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_missing_store_is_empty() {
+        let store = store(&Scratch::new());
+        assert_eq!(store.list().unwrap(), []);
+        let error = store.resolve("smollm2").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.to_string().contains("the store is empty"), "{error}");
+        assert!(!store.models().exists(), "looking makes nothing");
+    }
+
+    #[test]
+    fn add_list_resolve() {
+        let scratch = Scratch::new();
+        let store = store(&scratch);
+        let file = scratch.write("download.gguf", "one");
+        let added = store.add(&file, "tiny").unwrap();
+        assert_eq!(added, store.models().join("tiny.gguf"));
+        fs::create_dir(store.models().join("folder")).unwrap();
+        fs::write(store.models().join("notes.txt"), "").unwrap();
+        fs::write(store.models().join(".tiny.1.part"), "").unwrap();
+        let names: Vec<String> = store.list().unwrap().into_iter().map(|m| m.name).collect();
+        assert_eq!(names, ["folder", "tiny"]);
+        assert_eq!(store.resolve("tiny").unwrap(), added);
+        assert_eq!(store.resolve("tiny.gguf").unwrap(), added);
+        assert_eq!(
+            store.resolve("folder").unwrap(),
+            store.models().join("folder")
+        );
+        let error = store.resolve("tinny").unwrap_err();
+        assert!(
+            error.to_string().contains("the store has folder, tiny"),
+            "{error}"
+        );
+
+        let newer = scratch.write("newer.gguf", "two");
+        assert_eq!(store.add(&newer, "tiny.gguf").unwrap(), added);
+        assert_eq!(fs::read(&added).unwrap(), b"two");
+        let error = store
+            .add(&scratch.path().join("absent"), "other")
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(!store.models().join("other.gguf").exists());
+    }
+
+    #[test]
+    fn an_existing_path_outranks_the_store() {
+        let scratch = Scratch::new();
+        let file = scratch.write("tiny", "path");
+        let text = file.to_str().unwrap();
+        assert_eq!(store(&scratch).resolve(text).unwrap(), file);
+        let absent = format!("{text}/absent.gguf");
+        let error = store(&scratch).resolve(&absent).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.to_string().contains("no such file"), "{error}");
+    }
+
+    #[test]
+    fn names_stay_in_the_store() {
+        let scratch = Scratch::new();
+        let store = store(&scratch);
+        let file = scratch.write("m.gguf", "x");
+        for name in [
+            "", "..", "../up", "a/b", "a\\b", ".hidden", "a..b", "C:x", "a\nb",
+        ] {
+            let error = store.add(&file, name).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Usage, "{name:?}: {error}");
+        }
+        assert_eq!(store.resolve("..x").unwrap_err().kind(), ErrorKind::Usage);
+        assert_eq!(store.list().unwrap(), []);
+    }
+
+    #[test]
+    fn a_store_that_cannot_be_written() {
+        let scratch = Scratch::new();
+        // A file where the folder should be: unlike permissions, this stops root too.
+        scratch.write("home", "in the way");
+        let store = store(&scratch);
+        let file = scratch.write("m.gguf", "x");
+        let error = store.add(&file, "m").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert!(error.to_string().contains("model store"), "{error}");
+        assert_eq!(store.list().unwrap_err().kind(), ErrorKind::Io);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_read_only_store() {
+        use std::os::unix::fs::PermissionsExt;
+        let scratch = Scratch::new();
+        let store = store(&scratch);
+        let file = scratch.write("m.gguf", "x");
+        store.add(&file, "m").unwrap();
+        fs::set_permissions(store.models(), fs::Permissions::from_mode(0o555)).unwrap();
+        match store.add(&file, "n") {
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Io, "{error}"),
+            // Permissions do not stop a superuser.
+            Ok(path) => assert!(path.exists()),
+        }
+        assert!(store.resolve("m").is_ok());
+        fs::set_permissions(store.models(), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}

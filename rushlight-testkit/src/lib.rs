@@ -6,9 +6,11 @@
 //! - [`gguf`] writes GGUF files, well-formed or broken on purpose, and a tiny model.
 //! - [`goldens`] finds tiny checkpoints and the logits that the reference computed from them.
 //! - [`scripted`] is a program whose logits are a function of the history.
+//! - [`scratch`] makes a directory for one test.
 //! - `data/` holds goldens with the scripts that made them.
 #![forbid(unsafe_code)]
 
 pub mod gguf;
 pub mod goldens;
+pub mod scratch;
 pub mod scripted;

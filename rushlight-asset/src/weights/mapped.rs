@@ -221,7 +221,7 @@ mod guard {
                 }
             }
         }
-        pass_on(signal, info, context);
+        pass_on(signal, info, context, from_kernel);
     }
 
     fn covers(slot: &Slot, address: usize) -> bool {
@@ -261,18 +261,19 @@ mod guard {
     }
 
     /// Does what would have happened without us.
-    fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void, from_kernel: bool) {
         let Some(installed) = INSTALLED.get() else {
             return;
         };
         let previous = &installed.previous;
         match previous.sa_sigaction {
-            libc::SIG_IGN => {}
-            libc::SIG_DFL => {
-                // SAFETY: restores a valid action and raises the signal, which stays blocked
-                // until this handler returns and then takes the default action.
+            libc::SIG_IGN if !from_kernel => {}
+            // A fault cannot be ignored: it would only happen again.
+            libc::SIG_IGN | libc::SIG_DFL => {
+                // SAFETY: sets the default action and raises the signal, which stays blocked until
+                // this handler returns and then ends the process.
                 unsafe {
-                    libc::sigaction(signal, previous, ptr::null_mut());
+                    libc::signal(signal, libc::SIG_DFL);
                     libc::raise(signal);
                 }
             }

@@ -191,16 +191,16 @@ impl Declared {
         let cols = shape.first().copied().unwrap_or(1);
         shape.reverse();
         let format = format(cursor.u32()?)?;
-        let row_bytes = format.row_bytes(cols).ok_or_else(|| {
-            AssetError::malformed(format!(
+        if !cols.is_multiple_of(format.block_len()) {
+            return Err(AssetError::malformed(format!(
                 "rows of {cols} elements are not whole {format} blocks of {}",
                 format.block_len()
-            ))
-        })?;
+            )));
+        }
         let rows = elements / u64::try_from(cols).unwrap_or(u64::MAX);
-        let len = u64::try_from(row_bytes)
-            .ok()
-            .and_then(|row_bytes| row_bytes.checked_mul(rows))
+        let len = format
+            .row_bytes(cols)
+            .and_then(|row_bytes| u64::try_from(row_bytes).ok()?.checked_mul(rows))
             .ok_or_else(|| AssetError::malformed("its size in bytes overflows"))?;
         let offset = cursor.u64()?;
         if !offset.is_multiple_of(alignment) {

@@ -216,9 +216,8 @@ impl Metadata {
 
     pub(crate) fn token_id(&self, key: &str) -> Result<Option<u32>, AssetError> {
         // Some writers put -1 (or its unsigned twin) for "none".
-        match self.find(key) {
-            Some(Value::I32(-1) | Value::I64(-1) | Value::U32(u32::MAX)) => return Ok(None),
-            _ => {}
+        if let Some(Value::I32(-1) | Value::I64(-1) | Value::U32(u32::MAX)) = self.find(key) {
+            return Ok(None);
         }
         self.read(key, "a token id", |v| v.to_u64()?.try_into().ok())
     }

@@ -103,6 +103,9 @@ fn open_parts(path: &Path) -> Result<Vec<Part>, AssetError> {
             )
             .in_file(path)
     })?;
+    if (name.part, name.count) != (number.saturating_add(1), count) {
+        return Err(contradiction(name.part, name.count, Some((number, count))).in_file(path));
+    }
     let mut opened = Some(opened);
     let mut parts = Vec::new();
     for index in 0..count {
@@ -120,24 +123,25 @@ fn open_parts(path: &Path) -> Result<Vec<Part>, AssetError> {
         };
         let stated = part.split().map_err(|e| e.in_file(&file))?;
         if stated != Some((index, count)) {
-            return Err(AssetError::new(
-                ErrorKind::Mismatch,
-                match stated {
-                    Some((no, of)) => format!(
-                        "by its name part {} of {count}, by its metadata part {} of {of}",
-                        index + 1,
-                        no.saturating_add(1)
-                    ),
-                    None => format!("by its name part {} of {count}, but it is whole", index + 1),
-                },
-            )
-            .key(SPLIT_NO)
-            .in_file(&file));
+            return Err(contradiction(index + 1, count, stated).in_file(&file));
         }
         parts.push(part);
     }
     check_tensor_count(&parts)?;
     Ok(parts)
+}
+
+/// A file whose name and metadata (`split.no`, `split.count`) disagree.
+fn contradiction(part: u64, count: u64, stated: Option<(u64, u64)>) -> AssetError {
+    let metadata = match stated {
+        Some((number, of)) => format!("by its metadata part {} of {of}", number.saturating_add(1)),
+        None => "by its metadata it is whole".to_owned(),
+    };
+    AssetError::new(
+        ErrorKind::Mismatch,
+        format!("by its name part {part} of {count}, {metadata}"),
+    )
+    .key(SPLIT_NO)
 }
 
 fn check_tensor_count(parts: &[Part]) -> Result<(), AssetError> {
@@ -164,7 +168,9 @@ fn check_tensor_count(parts: &[Part]) -> Result<(), AssetError> {
 
 struct SplitName {
     stem: String,
+    /// From 1 on.
     part: u64,
+    count: u64,
 }
 
 impl SplitName {
@@ -184,12 +190,14 @@ fn split_name(path: &Path) -> Option<SplitName> {
     Some(SplitName {
         stem: stem.to_owned(),
         part: part.parse().ok()?,
+        count: count.parse().ok()?,
     })
 }
 
 fn import(path: &Path, first: &Part, parts: &[Part]) -> Result<Checkpoint, AssetError> {
     let metadata = &first.header.metadata;
     let mut config = config::read(metadata, rope_divisors(parts)?)?;
+    check::config(&config)?;
     let mut weights = Weights::default();
     for part in parts {
         weights.add_file(Arc::clone(&part.file));
@@ -206,7 +214,6 @@ fn import(path: &Path, first: &Part, parts: &[Part]) -> Result<Checkpoint, Asset
     config.tied_head = weights.find("head.weight").is_none();
     let tokenizer = tokenizer::read(metadata)?;
     let tokens = tokenizer.as_ref().map(|tokenizer| tokenizer.tokens.len());
-    check::config(&config)?;
     check::vocabulary(config.vocab_size, &weights, tokens)?;
     let generation = tokenizer::generation(metadata, tokenizer.as_ref())?;
     let bytes = |part: &Part| u64::try_from(part.file.bytes().len()).unwrap_or(u64::MAX);
