@@ -4,7 +4,8 @@
 //! - GELU, tanh form: `x/2 · (1 + tanh u)` with `u = √(2/π)·(x + 0.044715·x³)`, computed as
 //!   `x / (1 + e^−2u)`, which is the same and keeps its relative precision where tanh nears −1.
 //!
-//! Error against the exact value: within 6 ulp, or 1e-30 where results vanish.
+//! Error against the exact value: SiLU within 6 ulp; GELU within 1.5e-6 of the value for
+//! `x ≥ −3`, and within 1e-5 of it below, where an exponential of a large `u` is all that is left.
 
 use crate::elementwise::{Pair, over_pairs};
 use crate::error::{KernelError, expect_len};

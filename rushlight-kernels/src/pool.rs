@@ -75,7 +75,9 @@ impl Pool {
         // SAFETY: no worker reads the cell now: all have counted down for the last region, and none
         // reads it before the epoch changes. Callers exclude each other by `region`.
         unsafe { *self.shared.job.get() = Some(Job(erased)) };
-        self.shared.running.store(self.workers.len(), Ordering::Relaxed);
+        self.shared
+            .running
+            .store(self.workers.len(), Ordering::Relaxed);
         self.shared.next_epoch();
 
         let own = catch_unwind(AssertUnwindSafe(|| job(0)));
@@ -123,7 +125,9 @@ impl Pool {
 
 impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pool").field("threads", &self.threads()).finish()
+        f.debug_struct("Pool")
+            .field("threads", &self.threads())
+            .finish()
     }
 }
 
@@ -205,7 +209,10 @@ impl Shared {
             if epoch != seen {
                 break epoch;
             }
-            guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            guard = self
+                .wake
+                .wait(guard)
+                .unwrap_or_else(PoisonError::into_inner);
         };
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
         epoch
