@@ -4,7 +4,7 @@
 
 use super::exp::exp_of_negative;
 use super::filter::Candidates;
-use super::row::{Row, check};
+use super::row::{BLOCK, Key, Row, check, max_of};
 use crate::error::{ErrorKind, Result};
 
 /// A token and its log-probability.
@@ -97,21 +97,26 @@ impl SequenceScore {
 /// `ln Σ exp(lᵢ)`.
 pub(crate) fn log_sum_exp(logits: &[f32]) -> Result<f64> {
     check(logits)?;
-    let larger = |a: f32, &b: &f32| if b > a { b } else { a };
-    let max = logits.iter().fold(f32::NEG_INFINITY, larger);
+    let (blocks, rest) = logits.as_chunks::<BLOCK>();
+    let mut last = [f32::NEG_INFINITY; BLOCK];
+    if let Some(last) = last.get_mut(..rest.len()) {
+        last.copy_from_slice(rest);
+    }
+    let blocks = || blocks.iter().chain([&last]);
+    let max = blocks().map(max_of).fold(f32::NEG_INFINITY, f32::max);
     if max == f32::NEG_INFINITY {
         return Err(ErrorKind::NoLegalToken.into());
     }
-    let mut lanes = [0.0f64; 8];
-    let (parts, rest) = logits.as_chunks::<8>();
-    for part in parts {
-        for (sum, &logit) in lanes.iter_mut().zip(part) {
-            *sum += f64::from(exp_of_negative(logit - max));
+    let sums = blocks().map(|block| {
+        let mut lanes = [0.0f32; 8];
+        for part in block.as_chunks::<8>().0 {
+            for (sum, &logit) in lanes.iter_mut().zip(part) {
+                *sum += exp_of_negative(logit - max);
+            }
         }
-    }
-    let rest = rest.iter().map(|&l| f64::from(exp_of_negative(l - max)));
-    let sum = lanes.iter().sum::<f64>() + rest.sum::<f64>();
-    Ok(f64::from(max) + sum.ln())
+        f64::from(lanes.iter().sum::<f32>())
+    });
+    Ok(f64::from(max) + sums.sum::<f64>().ln())
 }
 
 /// The `n` likeliest tokens of an indexed row whose [`log_sum_exp`] is `norm`.
@@ -126,7 +131,7 @@ pub(crate) fn top_of(
     }
     scratch.reset();
     scratch.keep_top_k(row, n);
-    let entry = |key: &super::row::Key| TokenLogprob {
+    let entry = |key: &Key| TokenLogprob {
         token: key.id(),
         logprob: logprob_of(key.logit(), norm),
     };

@@ -203,7 +203,7 @@ impl Sampler {
                 }
                 Stage::TopP => {
                     if let Some(share) = self.options.top_p.filter(|&share| share < 1.0) {
-                        self.candidates.keep_top_p(&mut self.row, scale, share);
+                        self.candidates.keep_top_p(&self.row, scale, share);
                     }
                 }
                 Stage::TopK => {

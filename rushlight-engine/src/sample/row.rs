@@ -9,13 +9,16 @@
 //! - Whoever wants logits above a floor can skip every block whose maximum is below it.
 //!
 //! A token's place in the descending order (larger logit first, lower id among equals) is one
-//! integer, its [`Key`]; a set of candidates is a vector of keys.
+//! integer, its [`Key`].
 
-use super::exp::{FULL_WEIGHT, exp_of_negative, weight_of};
+use super::exp::{exp_of_negative, weight_of};
 use super::vocab::{Mask, WORD_BITS};
 use crate::error::{ErrorKind, Result};
 
-const BLOCK: usize = 64;
+pub(crate) const BLOCK: usize = 64;
+/// The last bin of [`Scale::bin`]: 32 natural logarithms away, where every weight is 0.
+pub(crate) const LAST_BIN: usize = 511;
+const BINS_PER_NAT: f32 = 16.0;
 
 /// A token and its logit, ordered as sampling orders them: larger logits first, then lower ids.
 ///
@@ -66,12 +69,34 @@ impl Scale {
         weight_of(self.ratio(logit))
     }
 
+    /// The logit's distance from the best in 16ths of a natural logarithm, at most
+    /// [`LAST_BIN`]. Never falls as the logit does: the arithmetic rounds monotonically.
+    pub(crate) fn bin(self, logit: f32) -> usize {
+        // Adding 2²³ leaves the nearest whole number in the low mantissa bits.
+        const ROUND: f32 = 8_388_608.0;
+        let distance = (logit - self.max) / self.temperature * -BINS_PER_NAT;
+        let bounded = if distance < LAST_BIN as f32 {
+            distance
+        } else {
+            LAST_BIN as f32
+        };
+        (bounded + ROUND).to_bits() as usize & LAST_BIN
+    }
+
     /// A logit surely below every logit whose ratio is `ratio` or more.
-    ///
-    /// The slack covers the error of the exponential (under 10⁻⁶) and of the subtraction.
-    pub(crate) fn floor_of(self, ratio: f64) -> f32 {
+    pub(crate) fn floor_of(self, ratio: f32) -> f32 {
+        self.floor_at(-f64::from(ratio).ln())
+    }
+
+    /// A logit surely below every logit in `bin`.
+    pub(crate) fn floor_of_bin(self, bin: usize) -> f32 {
+        self.floor_at((bin as f64 + 0.5) / f64::from(BINS_PER_NAT))
+    }
+
+    /// The slack covers the error of the exponential and of the subtraction.
+    fn floor_at(self, distance: f64) -> f32 {
         let max = f64::from(self.max);
-        let floor = max + f64::from(self.temperature) * (ratio.ln() - 0.01) - max.abs() * 1e-6;
+        let floor = max - f64::from(self.temperature) * (distance + 0.01) - max.abs() * 1e-6;
         (floor as f32).next_down()
     }
 }
@@ -118,18 +143,28 @@ impl Row {
             }
             .into());
         }
-        let mut all_valid = true;
-        let words = legal.iter().enumerate();
-        let rows = logits
-            .chunks(WORD_BITS)
-            .zip(self.logits.chunks_mut(WORD_BITS));
-        for ((from, to), (index, &legal)) in rows.zip(words) {
-            let word = mask.map_or(legal, |mask| {
+        let mut valid = true;
+        let mut words = legal.iter().enumerate().map(|(index, &legal)| {
+            mask.map_or(legal, |mask| {
                 legal & mask.words().get(index).copied().unwrap_or(0)
-            });
-            all_valid &= copy_legal(from, to, word);
+            })
+        });
+        let (from, from_rest) = logits.as_chunks::<WORD_BITS>();
+        let (to, to_rest) = self.logits.as_chunks_mut::<WORD_BITS>();
+        // The row is whole blocks of 64, so its words never leave a rest.
+        debug_assert!(to_rest.is_empty());
+        let mut to = to.iter_mut();
+        for ((from, to), word) in from.iter().zip(&mut to).zip(&mut words) {
+            valid &= copy_legal(from, to, word);
         }
-        if all_valid { Ok(()) } else { check(logits) }
+        if let (Some(to), Some(word)) = (to.next(), words.next()) {
+            let mut padded = [f32::NEG_INFINITY; WORD_BITS];
+            if let Some(padded) = padded.get_mut(..from_rest.len()) {
+                padded.copy_from_slice(from_rest);
+            }
+            valid &= copy_legal(&padded, to, word);
+        }
+        if valid { Ok(()) } else { check(logits) }
     }
 
     /// Changes the logit of a legal token; what overflows stays the largest finite value, so that
@@ -159,11 +194,6 @@ impl Row {
         Ok(())
     }
 
-    /// Values in the row.
-    pub(crate) fn width(&self) -> usize {
-        self.width
-    }
-
     /// The logits of legal tokens; −∞ for the others and for the padding.
     #[cfg(test)]
     pub(crate) fn logits(&self) -> &[f32] {
@@ -184,20 +214,25 @@ impl Row {
         u32::try_from(start + lane).ok()
     }
 
-    /// Puts into `keys`, in order of ids, every legal token whose logit is at least `floor`.
-    pub(crate) fn collect(&self, floor: f32, keys: &mut Vec<Key>) {
-        keys.clear();
-        let (blocks, _) = self.logits.as_chunks::<BLOCK>();
-        for (index, (block, &max)) in blocks.iter().zip(&self.block_max).enumerate() {
-            if max < floor || max == f32::NEG_INFINITY {
+    /// Puts into `tokens`, in order of ids, every legal token whose logit is at least `floor`.
+    pub(crate) fn collect(&self, floor: f32, tokens: &mut Tokens) {
+        tokens.clear();
+        for (index, block) in self.blocks() {
+            if self.block_max[index] < floor {
                 continue;
             }
             let first = (index * BLOCK) as u32;
+            let mut ids = [0; BLOCK];
+            let mut logits = [0.0; BLOCK];
+            let mut kept = 0;
             for (id, &logit) in (first..).zip(block) {
-                if logit >= floor && logit > f32::NEG_INFINITY {
-                    keys.push(Key::new(logit, id));
-                }
+                // Written always, counted only if kept: no branch to mispredict.
+                ids[kept] = id;
+                logits[kept] = logit;
+                kept += usize::from(logit >= floor && logit > f32::NEG_INFINITY);
             }
+            tokens.ids.extend_from_slice(&ids[..kept]);
+            tokens.logits.extend_from_slice(&logits[..kept]);
         }
     }
 
@@ -214,53 +249,133 @@ impl Row {
         *floor
     }
 
+    /// Adds the weight of every token to its [bin](Scale::bin) of `bins`.
+    pub(crate) fn weigh_by_bin(&self, scale: Scale, bins: &mut [u64; LAST_BIN + 1]) {
+        bins.fill(0);
+        for (_, block) in self.weighty_blocks(scale) {
+            let ratios = block.map(|logit| scale.ratio(logit));
+            let places = block.map(|logit| scale.bin(logit));
+            for (ratio, place) in ratios.into_iter().zip(places) {
+                bins[place] += weight_of(ratio);
+            }
+        }
+    }
+
     /// The sum of all weights.
     pub(crate) fn total_weight(&mut self, scale: Scale) -> u64 {
-        self.weights.clear();
-        let (blocks, _) = self.logits.as_chunks::<BLOCK>();
-        let blocks = blocks.iter().zip(&self.block_max);
-        self.weights.extend(blocks.map(|(block, &max)| {
-            if max == f32::NEG_INFINITY {
-                0
-            } else {
-                weight_of_block(block, scale)
-            }
-        }));
+        let mut sums = std::mem::take(&mut self.weights);
+        sums.clear();
+        sums.resize(self.block_max.len(), 0);
+        for (index, block) in self.weighty_blocks(scale) {
+            sums[index] = weight_of_block(block, scale);
+        }
+        self.weights = sums;
         self.weights.iter().sum()
     }
 
     /// The token that owns place `at` of the weights laid end to end in order of ids. The sums are
     /// those of the last [`total_weight`](Self::total_weight), whose result bounds `at`.
-    pub(crate) fn token_at(&self, mut at: u64, scale: Scale) -> Option<u32> {
-        let block = self.weights.iter().position(|&weight| {
-            let inside = at < weight;
-            if !inside {
-                at -= weight;
-            }
-            inside
-        })?;
-        let start = block * BLOCK;
-        let lanes = self.logits.get(start..)?;
-        let lane = lanes.iter().position(|&logit| {
-            let weight = scale.weight(logit);
-            let inside = at < weight;
-            if !inside {
-                at -= weight;
-            }
-            inside
-        })?;
-        u32::try_from(start + lane).ok()
+    pub(crate) fn token_at(&self, at: u64, scale: Scale) -> Option<u32> {
+        let index = owner(&self.logits, &self.weights, at, scale)?;
+        u32::try_from(index).ok()
+    }
+
+    /// The blocks that weigh anything: in a peaked distribution or under a mask, few.
+    fn weighty_blocks(&self, scale: Scale) -> impl Iterator<Item = (usize, &[f32; BLOCK])> {
+        let weighs = move |max| scale.weight(max) > 0;
+        self.blocks()
+            .filter(move |&(index, _)| weighs(self.block_max[index]))
+    }
+
+    /// The blocks with a legal token, and their places.
+    fn blocks(&self) -> impl Iterator<Item = (usize, &[f32; BLOCK])> {
+        let (blocks, _) = self.logits.as_chunks::<BLOCK>();
+        let legal = blocks.iter().zip(&self.block_max).enumerate();
+        legal.filter_map(|(index, (block, &max))| {
+            (max > f32::NEG_INFINITY).then_some((index, block))
+        })
     }
 }
 
-/// The weight that every token below `weight` misses, as a ratio for [`Scale::floor_of`].
-pub(crate) fn ratio_of_weight(weight: u64) -> f64 {
-    // Rounding to whole weights lifts a ratio by at most half of one.
-    (weight as f64 - 0.5) / FULL_WEIGHT as f64
+/// Tokens and their logits, in order of ids.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tokens {
+    ids: Vec<u32>,
+    logits: Vec<f32>,
+    /// The weight of each block of 64, as the last `total_weight` summed them.
+    weights: Vec<u64>,
+}
+
+impl Tokens {
+    pub(crate) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Key> {
+        let tokens = self.ids.iter().zip(&self.logits);
+        tokens.map(|(&id, &logit)| Key::new(logit, id))
+    }
+
+    /// Keeps the tokens for which `keep` holds.
+    pub(crate) fn retain(&mut self, keep: impl Fn(Key) -> bool) {
+        let mut kept = 0;
+        for index in 0..self.ids.len() {
+            let (id, logit) = (self.ids[index], self.logits[index]);
+            self.ids[kept] = id;
+            self.logits[kept] = logit;
+            kept += usize::from(keep(Key::new(logit, id)));
+        }
+        self.ids.truncate(kept);
+        self.logits.truncate(kept);
+    }
+
+    /// The sum of all weights.
+    pub(crate) fn total_weight(&mut self, scale: Scale) -> u64 {
+        let (blocks, rest) = self.logits.as_chunks::<BLOCK>();
+        self.weights.clear();
+        let blocks = blocks.iter().map(|block| weight_of_block(block, scale));
+        self.weights.extend(blocks);
+        let rest = rest.iter().map(|&logit| scale.weight(logit));
+        self.weights.push(rest.sum());
+        self.weights.iter().sum()
+    }
+
+    /// As [`Row::token_at`].
+    pub(crate) fn token_at(&self, at: u64, scale: Scale) -> Option<u32> {
+        let index = owner(&self.logits, &self.weights, at, scale)?;
+        self.ids.get(index).copied()
+    }
+
+    fn clear(&mut self) {
+        self.ids.clear();
+        self.logits.clear();
+    }
+}
+
+/// The index of the logit whose weight covers place `at` of all weights laid end to end; `sums` are
+/// the weights of the blocks.
+fn owner(logits: &[f32], sums: &[u64], mut at: u64, scale: Scale) -> Option<usize> {
+    let mut covers = |weight: u64| {
+        let covers = at < weight;
+        if !covers {
+            at -= weight;
+        }
+        covers
+    };
+    let block = sums.iter().position(|&weight| covers(weight))?;
+    let start = block * BLOCK;
+    let lanes = logits.get(start..)?;
+    let lane = lanes
+        .iter()
+        .position(|&logit| covers(scale.weight(logit)))?;
+    Some(start + lane)
 }
 
 /// Fails on the first logit that is NaN or +∞.
 pub(crate) fn check(logits: &[f32]) -> Result<()> {
+    if logits.chunks(BLOCK).all(all_valid) {
+        return Ok(());
+    }
     for (token, logit) in (0u32..).zip(logits) {
         if logit.is_nan() {
             return Err(ErrorKind::NanLogits { token }.into());
@@ -272,16 +387,12 @@ pub(crate) fn check(logits: &[f32]) -> Result<()> {
     Ok(())
 }
 
-/// Copies up to 32 logits, −∞ where `word` has no bit; whether all were finite or −∞.
-fn copy_legal(from: &[f32], to: &mut [f32], word: u32) -> bool {
-    // Written without branches so that it compiles to vector code.
-    let mut valid = true;
-    for &logit in from {
-        valid &= logit < f32::INFINITY;
-    }
+/// Copies 32 logits, −∞ where `word` has no bit; whether all were finite or −∞.
+fn copy_legal(from: &[f32; WORD_BITS], to: &mut [f32; WORD_BITS], word: u32) -> bool {
     match word {
-        0 => to.fill(f32::NEG_INFINITY),
-        u32::MAX if from.len() == to.len() => to.copy_from_slice(from),
+        0 => *to = [f32::NEG_INFINITY; WORD_BITS],
+        u32::MAX => *to = *from,
+        // Without branches, so that it compiles to vector code.
         _ => {
             for (lane, (to, &logit)) in to.iter_mut().zip(from).enumerate() {
                 let legal = word & (1 << lane) != 0;
@@ -289,10 +400,18 @@ fn copy_legal(from: &[f32], to: &mut [f32], word: u32) -> bool {
             }
         }
     }
-    valid
+    all_valid(from)
 }
 
-fn max_of(block: &[f32; BLOCK]) -> f32 {
+/// Whether all are finite or −∞.
+fn all_valid(logits: &[f32]) -> bool {
+    // NaN fails every comparison.
+    logits
+        .iter()
+        .fold(true, |valid, &l| valid & (l < f32::INFINITY))
+}
+
+pub(crate) fn max_of(block: &[f32; BLOCK]) -> f32 {
     let (parts, _) = block.as_chunks::<8>();
     let mut lanes = [f32::NEG_INFINITY; 8];
     for part in parts {
@@ -359,11 +478,11 @@ mod tests {
             if let Some(&kth) = sorted.get(k - 1) {
                 prop_assert!(floor <= kth);
             }
-            let mut keys = Vec::new();
-            row.collect(floor, &mut keys);
-            prop_assert!(keys.len() >= k.min(logits.len()));
-            prop_assert!(keys.windows(2).all(|w| w[0].id() < w[1].id()));
-            prop_assert_eq!(keys.len(), logits.iter().filter(|&&l| l >= floor).count());
+            let mut tokens = Tokens::default();
+            row.collect(floor, &mut tokens);
+            prop_assert!(tokens.len() >= k.min(logits.len()));
+            prop_assert!(tokens.ids.is_sorted_by(|a, b| a < b));
+            prop_assert_eq!(tokens.len(), logits.iter().filter(|&&l| l >= floor).count());
         }
 
         #[test]
@@ -376,12 +495,12 @@ mod tests {
             let scale = Scale { max, temperature };
             let logit = max - below * temperature;
             if scale.ratio(logit) >= ratio {
-                prop_assert!(logit >= scale.floor_of(f64::from(ratio)));
+                prop_assert!(logit >= scale.floor_of(ratio));
             }
-            let weight = scale.weight(logit);
-            if weight > 0 {
-                prop_assert!(logit >= scale.floor_of(ratio_of_weight(weight)));
-            }
+            let bin = scale.bin(logit);
+            prop_assert!(logit >= scale.floor_of_bin(bin) || bin == LAST_BIN);
+            prop_assert!(scale.bin(logit.next_down()) >= bin);
+            prop_assert!(bin < LAST_BIN || scale.weight(logit) == 0);
         }
     }
 }
