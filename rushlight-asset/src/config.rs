@@ -40,6 +40,8 @@ pub struct Config {
     pub rope: Rope,
     /// Rotary embedding of sliding-window layers, where it differs.
     pub sliding_rope: Option<Rope>,
+    /// How precisely the rotary frequencies are held.
+    pub rope_frequencies: RopeFrequencies,
     /// Which positions each layer sees; one entry a layer.
     pub attention: Vec<AttentionKind>,
     /// Multiplies `q·k`; `None` means `1 / sqrt(head_dim)`.
@@ -73,6 +75,18 @@ pub enum AttentionKind {
         /// Positions seen, in tokens.
         window: usize,
     },
+}
+
+/// How precisely rotary frequencies are held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RopeFrequencies {
+    /// As they are computed: what importers choose, since no file says otherwise.
+    #[default]
+    F32,
+    /// Rounded to bf16, as in a PyTorch module that was cast whole, buffers included: what a model
+    /// computed while it was trained or saved in that way.
+    Bf16,
 }
 
 /// A rotary position embedding: rotates halves (`x[i]`, `x[i + dim/2]`) of each head.

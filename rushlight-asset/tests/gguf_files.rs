@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use proptest::prelude::*;
 use rushlight_asset::config::{AttentionKind, RopeScaling};
 use rushlight_asset::{AssetError, Checkpoint, Config, ErrorKind, Tensor, TokenizerSource};
 use rushlight_testkit::gguf::GgufBuilder;
@@ -602,4 +603,51 @@ fn assets_are_refused_by_name_alone() {
         Checkpoint::open(&asset).unwrap_err().kind(),
         ErrorKind::PointedAtAsset
     );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Whatever bytes of the header change, the whole import ends without a panic, and every row
+    /// of what it accepts can be read.
+    #[test]
+    fn damage_never_panics(
+        edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let builder = GgufBuilder::tiny_llama();
+        let mut bytes = builder.build();
+        for (at, value) in edits {
+            let at = at.index(builder.header_len());
+            bytes[at] = value;
+        }
+        let scratch = Scratch::new();
+        if let Ok(checkpoint) = Checkpoint::open(&scratch.write("model.gguf", bytes)) {
+            for tensor in checkpoint.weights.iter() {
+                for row in 0..tensor.rows() {
+                    prop_assert_eq!(tensor.row(row).unwrap().len(), tensor.row_bytes());
+                }
+            }
+        }
+    }
+
+    /// Numbers out of range in any key of the architecture.
+    #[test]
+    fn odd_numbers_never_panic(
+        key in prop::sample::select(vec![
+            "block_count", "context_length", "embedding_length", "feed_forward_length",
+            "attention.head_count", "attention.head_count_kv", "attention.key_length",
+            "attention.sliding_window", "attention.sliding_window_pattern",
+            "rope.dimension_count", "rope.freq_base", "rope.scaling.factor", "vocab_size",
+        ]),
+        value in prop_oneof![Just(0), Just(1), 2..300_u32, Just(u32::MAX), any::<u32>()],
+        float in any::<f32>(),
+        floats in any::<bool>(),
+    ) {
+        let key = format!("llama.{key}");
+        let builder = GgufBuilder::tiny_llama().without(&key);
+        let builder = if floats { builder.f32(&key, float) } else { builder.u32(&key, value) };
+        if let Ok(checkpoint) = open(&builder) {
+            prop_assert_eq!(checkpoint.config.attention.len(), checkpoint.config.layers);
+        }
+    }
 }

@@ -2,6 +2,7 @@
 // Helpers outside test functions fail their test as tests do.
 #![allow(clippy::unwrap_used)]
 
+use proptest::prelude::*;
 use rushlight_asset::config::{Activation, AttentionKind, Rope, RopeScaling};
 use rushlight_asset::{AssetError, Checkpoint, Config, ErrorKind, TokenizerSource};
 use rushlight_testkit::scratch::Scratch;
@@ -573,4 +574,36 @@ fn tokenizer_files_are_found() {
     assert!(tokenizer_json.ends_with("tokenizer.json"));
     assert_eq!(tokenizer_config, None);
     assert!(chat_template.unwrap().ends_with("chat_template.jinja"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Odd values in any field end in an error or a sound configuration, never in a panic.
+    #[test]
+    fn odd_fields_never_panic(
+        field in prop::sample::select(vec![
+            "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+            "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings",
+            "rms_norm_eps", "rope_theta", "rope_scaling", "rope_parameters", "sliding_window",
+            "sliding_window_pattern", "max_window_layers", "layer_types", "partial_rotary_factor",
+            "query_pre_attn_scalar", "attention_multiplier", "text_config", "eos_token_id",
+        ]),
+        value in prop_oneof![
+            Just(json!(0)), Just(json!(-1)), Just(json!(1)), Just(json!(u64::MAX)),
+            Just(json!(1e300)), Just(json!(0.5)), Just(json!(1e-300)), Just(json!("x")),
+            Just(json!([])), Just(json!({})), Just(json!([1, null, "full_attention"])),
+            Just(json!({"full_attention": {}, "sliding_attention": {"rope_theta": 0}})),
+            Just(json!({"rope_type": "yarn", "factor": 0.0})),
+            (0..5_000_u32).prop_map(|n| json!(n)),
+            any::<f64>().prop_map(|n| json!(n)),
+        ],
+    ) {
+        if let Ok(checkpoint) = open(&with(llama(), json!({field: value}))) {
+            let config = checkpoint.config;
+            prop_assert_eq!(config.attention.len(), config.layers);
+            prop_assert!(config.rope.dim <= config.head_dim);
+            prop_assert!(config.heads.is_multiple_of(config.kv_heads));
+        }
+    }
 }

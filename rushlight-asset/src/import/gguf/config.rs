@@ -4,7 +4,7 @@
 //! or the file is refused: a key that nobody reads may change what the model computes.
 
 use super::metadata::Metadata;
-use crate::config::{Activation, AttentionKind, Config, Rope, RopeScaling};
+use crate::config::{Activation, AttentionKind, Config, Rope, RopeScaling, RopeFrequencies};
 use crate::error::{AssetError, ErrorKind};
 use crate::import::check::{bounded, dimension};
 use crate::limits;
@@ -70,6 +70,7 @@ pub(super) fn read(metadata: &Metadata, divisors: Option<Vec<f32>>) -> Result<Co
             Some(scale) => Some(scale),
             None => (convention.attention_scale)(layers, hidden_size, heads),
         },
+        rope_frequencies: RopeFrequencies::F32,
         embedding_scale: match keys.float("embedding_scale")? {
             Some(scale) => scale,
             None if convention.scaled_embeddings => root(hidden_size),

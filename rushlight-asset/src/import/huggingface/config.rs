@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::fields::{Fields, brief};
 use super::rope::{self, RopeDefaults};
-use crate::config::{Activation, AttentionKind, Config};
+use crate::config::{Activation, AttentionKind, Config, RopeFrequencies};
 use crate::error::{AssetError, ErrorKind};
 use crate::import::check::{bounded, dimension};
 use crate::import::number::narrow;
@@ -252,6 +252,7 @@ impl Reader<'_> {
             sliding_rope: sliding_rope.filter(|_| attention.iter().any(slides)),
             attention_scale: self.attention_scale(head_dim)?,
             attention,
+            rope_frequencies: RopeFrequencies::F32,
             embedding_scale: self.embedding_scale(hidden_size)?,
             attention_softcap: fields.float("attn_logit_softcapping")?,
             logit_softcap: fields.float("final_logit_softcapping")?,
