@@ -43,7 +43,7 @@ pub(super) trait Codes {
 
     /// Group `G` of a block.
     fn group<S: Simd, const G: usize>(s: S, block: &[u8]) -> S::B;
-    /// Writes the codes of row `row` into a zeroed block.
+    /// Writes the codes of row `row`.
     fn pack(codes: &[u8; SUB], row: usize, block: &mut [u8]);
 }
 
@@ -77,23 +77,20 @@ impl<const BITS: usize, const BIAS: i16> Codes for Bits<BITS, BIAS> {
     }
 
     fn pack(codes: &[u8; SUB], row: usize, block: &mut [u8]) {
-        for (column, code) in codes.iter().enumerate() {
-            let (group, at) = (column / 4, 4 * row + column % 4);
-            match BITS {
-                2 => block[group / 4 * 32 + at] |= code << (2 * (group % 4)),
-                3 => {
-                    block[group / 4 * 32 + at] |= (code & 3) << (2 * (group % 4));
-                    block[64 + at] |= code >> 2 << group;
-                }
-                4 => block[group / 2 * 32 + at] |= code << (4 * (group % 2)),
-                5 => {
-                    block[group / 2 * 32 + at] |= (code & 15) << (4 * (group % 2));
-                    block[128 + at] |= code >> 4 << group;
-                }
-                _ => {
-                    block[group / 2 * 32 + at] |= (code & 15) << (4 * (group % 2));
-                    block[128 + group / 4 * 32 + at] |= code >> 4 << (2 * (group % 4));
-                }
+        match BITS {
+            2 => put::<4>(codes, 0, row, block),
+            3 => {
+                put::<4>(codes, 0, row, block);
+                put::<8>(codes, 2, row, &mut block[64..]);
+            }
+            4 => put::<2>(codes, 0, row, block),
+            5 => {
+                put::<2>(codes, 0, row, block);
+                put::<8>(codes, 4, row, &mut block[128..]);
+            }
+            _ => {
+                put::<2>(codes, 0, row, block);
+                put::<4>(codes, 4, row, &mut block[128..]);
             }
         }
     }
@@ -115,9 +112,7 @@ impl Codes for Int8 {
     }
 
     fn pack(codes: &[u8; SUB], row: usize, block: &mut [u8]) {
-        for (column, code) in codes.iter().enumerate() {
-            block[column / 4 * 32 + 4 * row + column % 4] = *code;
-        }
+        put::<1>(codes, 0, row, block);
     }
 }
 
@@ -168,6 +163,28 @@ impl Codes for Fp4 {
 
     fn pack(codes: &[u8; SUB], row: usize, block: &mut [u8]) {
         Bits::<4, 0>::pack(codes, row, block);
+    }
+}
+
+/// Writes bits `from ..` of a row's codes into a plane of `PER` groups a byte.
+#[inline(always)]
+fn put<const PER: usize>(codes: &[u8; SUB], from: u32, row: usize, plane: &mut [u8]) {
+    let bits = 8 / PER;
+    // The low `bits` bits of each of four bytes.
+    let mask = u32::from_le_bytes([0xff >> (8 - bits); 4]);
+    let groups = codes.as_chunks::<4>().0;
+    for (vector, groups) in plane
+        .as_chunks_mut::<32>()
+        .0
+        .iter_mut()
+        .zip(groups.chunks(PER))
+    {
+        let mut word = 0;
+        for (i, group) in groups.iter().enumerate() {
+            // Bytes stay apart: what a shift brings in from a neighbour is masked off.
+            word |= (u32::from_le_bytes(*group) >> from & mask) << (i * bits);
+        }
+        vector[4 * row..4 * row + 4].copy_from_slice(&word.to_le_bytes());
     }
 }
 

@@ -80,59 +80,94 @@ impl<E: Element> Kernel for FloatMatmul<'_, '_, E> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let tokens = self.out.rows();
-        if self.cols == 0 {
+        let (tokens, cols) = (self.out.rows(), self.cols);
+        if cols == 0 {
             for token in 0..tokens {
                 self.out.row_mut(token).fill(0.0);
             }
             return;
         }
-        let step = tokens_per_run(self.cols * size_of::<f32>());
+        let panel_bytes = cols * E::BYTES;
+        let panels = self.panels.len() / panel_bytes;
+        let step = tokens_per_run(cols * size_of::<f32>());
         for start in (0..tokens).step_by(step) {
             let end = tokens.min(start + step);
-            let panels = self.panels.chunks_exact(self.cols * E::BYTES);
-            for (panel, bytes) in panels.enumerate() {
+            let mut panel = 0;
+            while panel < panels {
+                // A single chain of `fma` would wait for itself: a lone token takes four panels.
+                let wide = S::TILES && end - start == 1 && panel + 4 <= panels;
+                let bytes = &self.panels[panel * panel_bytes..];
                 let mut token = start;
                 while token < end {
-                    let x = &self.x[token * self.cols..end * self.cols];
+                    let x = &self.x[token * cols..end * cols];
                     let at = (token, panel);
                     token += match end - token {
-                        8.. if S::TILES => tile::<S, E, 8>(s, bytes, x, at, self.out),
-                        4.. if S::TILES => tile::<S, E, 4>(s, bytes, x, at, self.out),
-                        2.. if S::TILES => tile::<S, E, 2>(s, bytes, x, at, self.out),
-                        _ => tile::<S, E, 1>(s, bytes, x, at, self.out),
+                        8.. if S::TILES => tile::<S, E, 8, 1>(s, cols, bytes, x, (at, self.out)),
+                        4.. if S::TILES => tile::<S, E, 4, 1>(s, cols, bytes, x, (at, self.out)),
+                        2.. if S::TILES => tile::<S, E, 2, 1>(s, cols, bytes, x, (at, self.out)),
+                        _ if wide => tile::<S, E, 1, 4>(s, cols, bytes, x, (at, self.out)),
+                        _ => tile::<S, E, 1, 1>(s, cols, bytes, x, (at, self.out)),
                     };
                 }
+                panel += if wide { 4 } else { 1 };
             }
         }
     }
 }
 
-/// The first `T` rows of `x` with one panel; returns `T`.
+/// Columns taken together, so that a bounds check serves several.
+const UNROLL: usize = 8;
+
+/// The first `T` rows of `x` with the first `P` panels; returns `T`.
 #[inline(always)]
-fn tile<S: Simd, E: Element, const T: usize>(
+fn tile<S: Simd, E: Element, const T: usize, const P: usize>(
     s: S,
-    panel: &[u8],
+    cols: usize,
+    panels: &[u8],
     x: &[f32],
-    at: (usize, usize),
-    out: &mut Columns<'_>,
+    (at, out): ((usize, usize), &mut Columns<'_>),
 ) -> usize {
-    let cols = panel.len() / E::BYTES;
-    let mut rows: [&[f32]; T] = [&[]; T];
+    let mut rows: [(&[[f32; UNROLL]], &[f32]); T] = [(&[], &[]); T];
     for (row, x) in rows.iter_mut().zip(x.chunks_exact(cols)) {
-        *row = x;
+        *row = x.as_chunks();
     }
-    let mut acc = [s.splat(0.0); T];
-    for (k, column) in panel.chunks_exact(E::BYTES).enumerate() {
-        let weights = E::load(s, column);
+    let mut acc = [[s.splat(0.0); T]; P];
+    let mut weights: [&[u8]; P] = [&[]; P];
+    for (w, panel) in weights.iter_mut().zip(panels.chunks_exact(cols * E::BYTES)) {
+        *w = panel;
+    }
+    for block in 0..cols / UNROLL {
+        let mut xs = [&[0.0; UNROLL]; T];
         for t in 0..T {
-            acc[t] = s.fma(weights, s.splat(rows[t][k]), acc[t]);
+            xs[t] = &rows[t].0[block];
+        }
+        let mut ws: [&[u8]; P] = [&[]; P];
+        for p in 0..P {
+            ws[p] = &weights[p][block * UNROLL * E::BYTES..][..UNROLL * E::BYTES];
+        }
+        for k in 0..UNROLL {
+            for p in 0..P {
+                let column = E::load(s, &ws[p][k * E::BYTES..]);
+                for t in 0..T {
+                    acc[p][t] = s.fma(column, s.splat(xs[t][k]), acc[p][t]);
+                }
+            }
         }
     }
-    for (t, acc) in acc.iter().enumerate() {
-        let mut sums = [0.0; PANEL];
-        s.store(*acc, &mut sums);
-        store_panel(out, at.0 + t, at.1, &sums);
+    for k in cols / UNROLL * UNROLL..cols {
+        for p in 0..P {
+            let column = E::load(s, &weights[p][k * E::BYTES..]);
+            for t in 0..T {
+                acc[p][t] = s.fma(column, s.splat(rows[t].1[k % UNROLL]), acc[p][t]);
+            }
+        }
+    }
+    for (p, acc) in acc.iter().enumerate() {
+        for (t, acc) in acc.iter().enumerate() {
+            let mut sums = [0.0; PANEL];
+            s.store(*acc, &mut sums);
+            store_panel(out, at.0 + t, at.1 + p, &sums);
+        }
     }
     T
 }

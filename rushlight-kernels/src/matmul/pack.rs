@@ -188,7 +188,9 @@ pub fn pack_panel(
     for row in rows {
         expect_len("pack", "a row", row_bytes, row.len())?;
     }
-    out.fill(0);
+    if rows.len() < PANEL {
+        out.fill(0);
+    }
     match format {
         Format::F32 => interleave::<4>(rows, out),
         Format::F16 | Format::BF16 => interleave::<2>(rows, out),
@@ -232,7 +234,9 @@ fn pack_blocks<L: PanelLayout>(rows: &[&[u8]], out: &mut [u8]) {
             let (scales, codes) = superblock.split_at_mut(L::Scales::BYTES);
             L::Scales::pack::<L::Source>(source, r, scales);
             for (index, block) in codes.chunks_exact_mut(L::Codes::BYTES).enumerate() {
-                L::Codes::pack(&L::Source::sub_block(source, index).codes, r, block);
+                let sub = L::Source::sub_block(source, index);
+                L::Scales::pack_sub(&sub, index, r, scales);
+                L::Codes::pack(&sub.codes, r, block);
             }
         }
     }

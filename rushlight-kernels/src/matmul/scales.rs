@@ -13,7 +13,7 @@
 //! | [`Sub16`] | `d: [f16; 8]`, then `sc: [[i8; 2]; 8]` × 8 | 144 |
 //! | [`Sub16Min`] | `d`, `dmin: [f16; 8]`, then `[[u8; 2]; 8]` × 8, `sc` low nibble, `m` high | 160 |
 
-use crate::qfmt::BlockFormat;
+use crate::qfmt::{BlockFormat, SubBlock};
 use crate::simd::Simd;
 
 /// How a block of 32 columns turns its integer sum into f32.
@@ -52,8 +52,10 @@ pub(super) trait Scales {
 
     /// The scales of block `index` of a superblock.
     fn load<S: Simd>(s: S, bytes: &[u8], index: usize) -> BlockScales<S>;
-    /// Writes the scales of row `row`.
+    /// Writes the block's own scales of row `row`.
     fn pack<F: BlockFormat>(block: &[u8], row: usize, bytes: &mut [u8]);
+    /// Writes the integer scales of row `row` for 32 columns, where there are any.
+    fn pack_sub(_sub: &SubBlock, _index: usize, _row: usize, _bytes: &mut [u8]) {}
 }
 
 /// One f16 scale.
@@ -153,9 +155,9 @@ impl Scales for Sub32 {
     }
     fn pack<F: BlockFormat>(block: &[u8], row: usize, bytes: &mut [u8]) {
         put_u16(F::scale(block), row, bytes);
-        for index in 0..Self::BLOCKS {
-            bytes[16 + 8 * index + row] = F::sub_block(block, index).scales[0] as u8;
-        }
+    }
+    fn pack_sub(sub: &SubBlock, index: usize, row: usize, bytes: &mut [u8]) {
+        bytes[16 + 8 * index + row] = sub.scales[0] as u8;
     }
 }
 
@@ -177,11 +179,10 @@ impl Scales for Sub32Min {
     fn pack<F: BlockFormat>(block: &[u8], row: usize, bytes: &mut [u8]) {
         put_u16(F::scale(block), row, bytes);
         put_u16(F::min(block), row, &mut bytes[16..]);
-        for index in 0..Self::BLOCKS {
-            let sub = F::sub_block(block, index);
-            bytes[32 + 16 * index + row] = sub.scales[0] as u8;
-            bytes[40 + 16 * index + row] = sub.mins[0];
-        }
+    }
+    fn pack_sub(sub: &SubBlock, index: usize, row: usize, bytes: &mut [u8]) {
+        bytes[32 + 16 * index + row] = sub.scales[0] as u8;
+        bytes[40 + 16 * index + row] = sub.mins[0];
     }
 }
 
@@ -200,11 +201,10 @@ impl Scales for Sub16 {
     }
     fn pack<F: BlockFormat>(block: &[u8], row: usize, bytes: &mut [u8]) {
         put_u16(F::scale(block), row, bytes);
-        for index in 0..Self::BLOCKS {
-            let [first, second] = F::sub_block(block, index).scales;
-            bytes[16 + 16 * index + 2 * row] = first as u8;
-            bytes[17 + 16 * index + 2 * row] = second as u8;
-        }
+    }
+    fn pack_sub(sub: &SubBlock, index: usize, row: usize, bytes: &mut [u8]) {
+        bytes[16 + 16 * index + 2 * row] = sub.scales[0] as u8;
+        bytes[17 + 16 * index + 2 * row] = sub.scales[1] as u8;
     }
 }
 
@@ -227,12 +227,11 @@ impl Scales for Sub16Min {
     fn pack<F: BlockFormat>(block: &[u8], row: usize, bytes: &mut [u8]) {
         put_u16(F::scale(block), row, bytes);
         put_u16(F::min(block), row, &mut bytes[16..]);
-        for index in 0..Self::BLOCKS {
-            let sub = F::sub_block(block, index);
-            for half in 0..2 {
-                let packed = sub.scales[half] as u8 | sub.mins[half] << 4;
-                bytes[32 + 16 * index + 2 * row + half] = packed;
-            }
+    }
+    fn pack_sub(sub: &SubBlock, index: usize, row: usize, bytes: &mut [u8]) {
+        for half in 0..2 {
+            let packed = sub.scales[half] as u8 | sub.mins[half] << 4;
+            bytes[32 + 16 * index + 2 * row + half] = packed;
         }
     }
 }
