@@ -1,1 +1,153 @@
-//! JSON Schema, compiled to a grammar and guards.
+//! JSON Schema, compiled to a grammar and, where no grammar can say it, a guard.
+//!
+//! Dialects: 2020-12, 2019-09, draft-07, draft-06, and draft-04's `definitions`, `id` and Boolean exclusive bounds. Every
+//! assertion is enforced or the schema is refused; [`explain`] says how each keyword is.
+//!
+//! The way of a schema: a [document index](document) resolves references; [reading](schema) turns each schema into rules;
+//! [states](compiler) are conjunctions of schemas and complements; a state's [formula](logic) for a JSON type becomes
+//! [cases](cases), and these become [rules](rules) of a grammar. Strings and numbers are [regular languages](rx) throughout,
+//! closed under complement, so `not`, `oneOf` and `if` over them are exact. What a case cannot say widens it and is left to
+//! the [guard](guard).
+//!
+//! Two spellings that JSON allows are never generated: an escape where the character itself will do (so that a declared
+//! name has one spelling), and a second member of the same name.
+
+mod cases;
+mod compiler;
+mod document;
+mod emit;
+mod format;
+mod guard;
+mod logic;
+mod number;
+mod pattern;
+mod report;
+mod rules;
+mod rx;
+mod schema;
+
+use std::sync::Arc;
+
+use llguidance::api::GrammarInit;
+use serde_json::Value;
+
+use crate::lower::Guard;
+use crate::{GrammarErrorKind, GrammarReport};
+use compiler::Compiler;
+use emit::Emitter;
+pub use number::Digits;
+pub use report::{Explained, How};
+pub use rules::Whitespace;
+use schema::NodeId;
+
+/// Options of the schema compiler.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SchemaOptions {
+    /// Whether guards may enforce what the grammar cannot; off, such a schema is refused. Default on.
+    pub guards: bool,
+    /// Whitespace between tokens. Default none.
+    pub whitespace: Whitespace,
+    /// Digit caps, so that numbers close.
+    pub digits: Digits,
+    /// Limits on the work.
+    pub limits: SchemaLimits,
+}
+
+impl Default for SchemaOptions {
+    fn default() -> Self {
+        Self {
+            guards: true,
+            whitespace: Whitespace::default(),
+            digits: Digits::default(),
+            limits: SchemaLimits::default(),
+        }
+    }
+}
+
+/// Limits of the schema compiler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SchemaLimits {
+    /// Schemas expanded, each reference to one counted again. Default 2,000,000.
+    pub expansions: u64,
+    /// Schemas applied to one value inside each other (`allOf` in `$ref` in …). Default 200.
+    pub depth: usize,
+    /// Alternatives of one value before a guard replaces them. Default 128.
+    pub cases: usize,
+    /// Levels that a proof of disjointness looks down. Default 4.
+    pub proof_depth: u32,
+    /// Grammar rules. Default 200,000.
+    pub rules: usize,
+    /// Rules that one object's member counts may take before a guard counts instead. Default 2,000.
+    pub counted_rules: u64,
+}
+
+impl Default for SchemaLimits {
+    fn default() -> Self {
+        Self {
+            expansions: 2_000_000,
+            depth: 200,
+            cases: 128,
+            proof_depth: 4,
+            rules: 200_000,
+            counted_rules: 2_000,
+        }
+    }
+}
+
+/// A compiled schema.
+#[derive(Clone)]
+pub struct CompiledSchema {
+    /// The grammar in the mask engine's form.
+    pub grammar: GrammarInit,
+    /// What the grammar cannot say.
+    pub guards: Vec<Arc<dyn Guard>>,
+    /// How each keyword is enforced, in the order in which they were met.
+    pub explained: Vec<Explained>,
+}
+
+impl std::fmt::Debug for CompiledSchema {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CompiledSchema")
+            .field("guards", &self.guards.len())
+            .field("explained", &self.explained)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Compiles `schema`.
+///
+/// # Errors
+/// One report of every problem: [`GrammarErrorKind::Invalid`] for operands of the wrong type and references that name
+/// nothing, [`GrammarErrorKind::Unsupported`] for what only a guard could enforce while guards are off,
+/// [`GrammarErrorKind::Unsatisfiable`] where no value is valid, [`GrammarErrorKind::Limit`].
+pub fn compile_schema(schema: &Value, options: &SchemaOptions) -> Result<CompiledSchema, GrammarReport> {
+    let mut compiler = Compiler::new(schema, options);
+    let root = compiler.document.root().clone();
+    let node = if root.value == &Value::Bool(false) { NodeId::FALSE } else { compiler.node_at(root) };
+    let start = compiler.state([(node, true)]);
+    let mut emitter = Emitter::default();
+    let first = compiler.emit(start, &mut emitter);
+    if let Some(report) = report::report(&compiler.problems) {
+        return Err(report);
+    }
+    let guard = compiler.guard(start, &emitter);
+    if !emitter.rules.prune(first) {
+        compiler.problem_at(
+            GrammarErrorKind::Unsatisfiable,
+            String::new(),
+            "",
+            "no value satisfies the schema".to_owned(),
+        );
+    }
+    if let Some(report) = report::report(&compiler.problems) {
+        return Err(report);
+    }
+    let grammar = emitter.rules.build(first, options.whitespace)?;
+    Ok(CompiledSchema {
+        grammar,
+        guards: guard.into_iter().map(|g| Arc::new(g) as Arc<dyn Guard>).collect(),
+        explained: compiler.explained(),
+    })
+}

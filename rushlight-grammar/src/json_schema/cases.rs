@@ -1,0 +1,653 @@
+//! Formulas to cases, cases to shapes, and what can be proven empty.
+//!
+//! A case is one conjunction of atoms about an object or an array; its shape is the same with the atoms merged: one
+//! schema state for each named member, for each class of other names, for each position. Merging is exact.
+
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use super::compiler::{Compiler, StateId};
+use super::logic::{Atom, Case, Formula, Items, Kind, Members, Source};
+use super::report::How;
+use super::rx::Rx;
+
+/// What an object may be, in one case.
+#[derive(Clone, Debug)]
+pub(super) struct ObjectShape {
+    /// Named members that may be present, in order of output.
+    pub(super) named: Vec<Named>,
+    /// Classes of all other names, disjoint.
+    pub(super) open: Vec<Class>,
+    pub(super) min: u64,
+    pub(super) max: Option<u64>,
+    pub(super) guarded: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Named {
+    pub(super) name: String,
+    pub(super) state: StateId,
+    pub(super) required: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Class {
+    /// The names of the class.
+    pub(super) names: Rx,
+    pub(super) state: StateId,
+}
+
+/// What an array may be, in one case.
+#[derive(Clone, Debug)]
+pub(super) struct ArrayShape {
+    pub(super) prefix: Vec<StateId>,
+    pub(super) rest: StateId,
+    pub(super) min: u64,
+    pub(super) max: Option<u64>,
+    /// At least `.1` and at most `.2` items are in state `.0`.
+    pub(super) contains: Option<(StateId, u64, Option<u64>)>,
+    pub(super) unique: bool,
+    pub(super) guarded: bool,
+}
+
+impl<'a> Compiler<'a> {
+    /// The cases of `state` for objects or arrays, without those that are plainly empty.
+    pub(super) fn cases(&mut self, state: StateId, kind: Kind) -> Vec<Case> {
+        let formula = self.expand(state, kind);
+        let cases = self.disjunction(vec![Case::default()], &formula, kind);
+        let depth = self.limits.proof_depth.min(2);
+        cases.into_iter().filter(|case| !self.case_is_empty(case, kind, depth)).collect()
+    }
+
+    /// Each of `bases` and `formula`, as a list of cases.
+    fn disjunction(&mut self, bases: Vec<Case>, formula: &Formula, kind: Kind) -> Vec<Case> {
+        match formula {
+            Formula::True => bases,
+            Formula::False => Vec::new(),
+            Formula::Text(_) => bases,
+            Formula::Atom(atom) => bases
+                .into_iter()
+                .filter_map(|mut case| self.with_atom(&mut case, atom).then_some(case))
+                .collect(),
+            Formula::Guarded(source, reason) => {
+                self.need_guard(source.node, source.keyword, reason);
+                bases
+                    .into_iter()
+                    .map(|mut case| {
+                        case.guarded = true;
+                        case
+                    })
+                    .collect()
+            }
+            Formula::All(parts) => {
+                // Single statements first: they decide which alternatives of the others are left.
+                let mut bases = bases;
+                let (plain, choices): (Vec<_>, Vec<_>) =
+                    parts.iter().enumerate().partition(|(_, p)| !matches!(p, Formula::Any(..)));
+                if bases.len() == 1 && choices.len() <= 1 {
+                    for part in parts {
+                        bases = self.disjunction(bases, part, kind);
+                    }
+                    return bases;
+                }
+                // The order of output is the author's, so the atoms are put back in order afterwards.
+                let starts: Vec<Case> = bases;
+                let mut all = Vec::new();
+                for base in starts {
+                    let mut partial: Vec<(Case, Vec<(usize, Case)>)> = vec![(base.clone(), Vec::new())];
+                    for (at, part) in plain.iter().chain(&choices) {
+                        let mut next = Vec::new();
+                        for (whole, pieces) in partial {
+                            for grown in self.disjunction(vec![whole.clone()], part, kind) {
+                                let added = Case {
+                                    atoms: grown.atoms.get(whole.atoms.len()..).unwrap_or_default().to_vec(),
+                                    guarded: grown.guarded,
+                                };
+                                let mut pieces = pieces.clone();
+                                pieces.push((*at, added));
+                                next.push((grown, pieces));
+                            }
+                        }
+                        partial = next;
+                        if partial.len() > 8 {
+                            partial.retain(|(case, _)| !self.case_is_empty(case, kind, 2));
+                        }
+                        if partial.len() > self.limits.cases {
+                            // Too many to write out: keep what is common and let a guard choose.
+                            if let Formula::Any(source, _) = part {
+                                self.need_guard(source.node, source.keyword, "too many combinations of alternatives");
+                            }
+                            let common = Case {
+                                atoms: base.atoms.clone(),
+                                guarded: true,
+                            };
+                            partial = vec![(common, Vec::new())];
+                            for (at, part) in &plain {
+                                if let Some((whole, mut pieces)) = partial.pop() {
+                                    let grown = self.disjunction(vec![whole.clone()], part, kind);
+                                    if let [one] = grown.as_slice() {
+                                        let added = Case {
+                                            atoms: one.atoms.get(whole.atoms.len()..).unwrap_or_default().to_vec(),
+                                            guarded: one.guarded,
+                                        };
+                                        pieces.push((*at, added));
+                                        partial.push((one.clone(), pieces));
+                                    } else {
+                                        partial.push((whole, pieces));
+                                    }
+                                }
+                            }
+                            break;
+                        }
+                    }
+                    for (whole, mut pieces) in partial {
+                        pieces.sort_by_key(|(at, _)| *at);
+                        let mut atoms = base.atoms.clone();
+                        atoms.extend(pieces.into_iter().flat_map(|(_, piece)| piece.atoms));
+                        all.push(Case {
+                            atoms,
+                            guarded: whole.guarded,
+                        });
+                    }
+                }
+                all
+            }
+            Formula::Any(source, parts) => {
+                let mut out = Vec::new();
+                for part in parts {
+                    out.extend(self.disjunction(bases.clone(), part, kind));
+                    if out.len() > self.limits.cases {
+                        self.need_guard(source.node, source.keyword, "too many alternatives");
+                        return bases
+                            .into_iter()
+                            .map(|mut case| {
+                                case.guarded = true;
+                                case
+                            })
+                            .collect();
+                    }
+                }
+                out
+            }
+            Formula::Unevaluated(source, inner, state) => {
+                let mut out = Vec::new();
+                for base in bases {
+                    for mut case in self.disjunction(vec![Case::default()], inner, kind) {
+                        let closing = self.closing(&case, *state, *source, kind);
+                        let atoms = std::mem::take(&mut case.atoms);
+                        let mut whole = base.clone();
+                        whole.guarded |= case.guarded;
+                        let fits = atoms.iter().all(|atom| self.with_atom(&mut whole, atom));
+                        match closing {
+                            Some(atom) if fits => {
+                                if self.with_atom(&mut whole, &atom) {
+                                    out.push(whole);
+                                }
+                            }
+                            None if fits => {
+                                self.need_guard(source.node, source.keyword, "what is evaluated depends on values");
+                                whole.guarded = true;
+                                out.push(whole);
+                            }
+                            _ => {}
+                        }
+                    }
+                }
+                out
+            }
+        }
+    }
+
+    /// What an `unevaluated*` of `state` says beside the statements of `case`; `None` where only a guard can tell.
+    fn closing(&mut self, case: &Case, state: StateId, source: Source, kind: Kind) -> Option<Atom> {
+        self.note(source.node, source.keyword, How::Rewriting);
+        if kind == Kind::Array {
+            let mut prefix = 0;
+            for atom in &case.atoms {
+                match atom {
+                    Atom::Items(items) if items.evaluates => {
+                        if items.rest.is_some() {
+                            return Some(Atom::MinItems(0));
+                        }
+                        prefix = prefix.max(items.prefix.len());
+                    }
+                    Atom::Contains(..) => return None,
+                    _ => {}
+                }
+            }
+            return Some(Atom::Items(Rc::new(Items {
+                prefix: vec![StateId::ANY; prefix],
+                rest: Some(state),
+                evaluates: true,
+            })));
+        }
+        let mut named: Vec<(String, StateId)> = Vec::new();
+        let mut patterns: Vec<(Rc<Rx>, StateId)> = Vec::new();
+        for atom in &case.atoms {
+            if let Atom::Members(members) = atom
+                && members.evaluates
+            {
+                if members.rest.is_some() {
+                    return Some(Atom::MinMembers(0));
+                }
+                named.extend(members.named.iter().map(|(name, _)| (name.clone(), StateId::ANY)));
+                patterns.extend(members.patterns.iter().map(|(rx, _)| (rx.clone(), StateId::ANY)));
+            }
+        }
+        Some(Atom::Members(Rc::new(Members {
+            named,
+            patterns,
+            rest: Some(state),
+            evaluates: true,
+            source,
+        })))
+    }
+
+    /// Adds `atom` to `case`; false where the two plainly contradict each other.
+    fn with_atom(&mut self, case: &mut Case, atom: &Atom) -> bool {
+        let clash = case.atoms.iter().any(|other| match (other, atom) {
+            (Atom::Required(a), Atom::Forbidden(b)) | (Atom::Forbidden(a), Atom::Required(b)) => a == b,
+            (Atom::MinMembers(a), Atom::MaxMembers(b))
+            | (Atom::MaxMembers(b), Atom::MinMembers(a))
+            | (Atom::MinItems(a), Atom::MaxItems(b))
+            | (Atom::MaxItems(b), Atom::MinItems(a)) => a > b,
+            _ => false,
+        });
+        if clash {
+            return false;
+        }
+        case.atoms.push(atom.clone());
+        true
+    }
+
+    /// The merged form of an object case; `None` where it is plainly empty.
+    pub(super) fn object_shape(&mut self, case: &Case) -> Option<ObjectShape> {
+        let mut order: Vec<String> = Vec::new();
+        let mut seen: HashSet<String> = HashSet::new();
+        let mut required: HashSet<Rc<str>> = HashSet::new();
+        let mut forbidden: HashSet<Rc<str>> = HashSet::new();
+        let (mut min, mut max) = (0, None::<u64>);
+        let mut members: Vec<Rc<Members>> = Vec::new();
+        let mut name_rules: Vec<Rx> = Vec::new();
+        let mut guarded = case.guarded;
+        for atom in &case.atoms {
+            match atom {
+                Atom::Members(m) => {
+                    for (name, _) in &m.named {
+                        if seen.insert(name.clone()) {
+                            order.push(name.clone());
+                        }
+                    }
+                    members.push(m.clone());
+                }
+                Atom::Required(name) => {
+                    required.insert(name.clone());
+                }
+                Atom::Forbidden(name) => {
+                    forbidden.insert(name.clone());
+                }
+                Atom::MinMembers(n) => min = min.max(*n),
+                Atom::MaxMembers(n) => max = Some(max.map_or(*n, |m| m.min(*n))),
+                Atom::Names(state, source) => match self.names_language(*state) {
+                    Some(rx) => name_rules.push(rx),
+                    None => {
+                        self.need_guard(source.node, source.keyword, "the names are not a regular language");
+                        guarded = true;
+                    }
+                },
+                _ => {}
+            }
+        }
+        for atom in &case.atoms {
+            if let Atom::Required(name) = atom
+                && seen.insert(name.to_string())
+            {
+                order.push(name.to_string());
+            }
+        }
+        let mut named = Vec::new();
+        let mut taken: Vec<Rx> = Vec::new();
+        for name in order {
+            let allowed = !forbidden.contains(name.as_str())
+                && name_rules.iter().all(|rx| rx.matches(&name) != Some(false));
+            let state = if allowed { self.member_state(&members, &name) } else { StateId::NEVER };
+            let is_required = required.contains(name.as_str());
+            taken.push(Rx::Lit(name.clone()));
+            if state == StateId::NEVER {
+                if is_required {
+                    return None;
+                }
+                continue;
+            }
+            named.push(Named {
+                name,
+                state,
+                required: is_required,
+            });
+        }
+        let mut extra: Vec<&Rc<str>> = forbidden.iter().filter(|name| !seen.contains(&***name)).collect();
+        extra.sort();
+        taken.extend(extra.into_iter().map(|name| Rx::Lit(name.to_string())));
+        let wanted = named.iter().filter(|n| n.required).count() as u64;
+        if max.is_some_and(|max| max < wanted || max < min) {
+            return None;
+        }
+        let open = if max == Some(wanted) && named.iter().all(|n| n.required) {
+            Vec::new()
+        } else {
+            self.open_classes(&members, &taken, &name_rules, &mut guarded)
+        };
+        if open.is_empty() && (named.len() as u64) < min {
+            return None;
+        }
+        Some(ObjectShape {
+            named,
+            open,
+            min,
+            max,
+            guarded,
+        })
+    }
+
+    /// The state of the member `name` under all of `members`.
+    fn member_state(&mut self, members: &[Rc<Members>], name: &str) -> StateId {
+        let mut states = Vec::new();
+        for m in members {
+            let mut covered = false;
+            if let Some((_, state)) = m.named.iter().find(|(n, _)| n == name) {
+                states.push(*state);
+                covered = true;
+            }
+            for (rx, state) in &m.patterns {
+                match rx.matches(name) {
+                    Some(true) => {
+                        states.push(*state);
+                        covered = true;
+                    }
+                    Some(false) => {}
+                    // Too costly to match: keep the member out rather than guess.
+                    None => return StateId::NEVER,
+                }
+            }
+            if !covered && let Some(rest) = m.rest {
+                states.push(rest);
+            }
+        }
+        self.meet(&states)
+    }
+
+    /// The names that no member is declared under, divided by which patterns they match.
+    fn open_classes(
+        &mut self,
+        members: &[Rc<Members>],
+        taken: &[Rx],
+        name_rules: &[Rx],
+        guarded: &mut bool,
+    ) -> Vec<Class> {
+        let mut patterns: Vec<Rc<Rx>> = Vec::new();
+        for m in members {
+            for (rx, _) in &m.patterns {
+                if !patterns.contains(rx) {
+                    patterns.push(rx.clone());
+                }
+            }
+        }
+        let free = match Rx::alt(taken.to_vec()) {
+            Rx::None => Rx::All,
+            taken => taken.complement(),
+        };
+        let mut base = vec![free];
+        base.extend(name_rules.iter().cloned());
+        let subsets = self.pattern_subsets(&patterns);
+        let Some(subsets) = subsets else {
+            if let Some(m) = members.first() {
+                self.need_guard(m.source.node, "patternProperties", "too many overlapping patterns");
+            }
+            *guarded = true;
+            return vec![Class {
+                names: Rx::and(base),
+                state: StateId::ANY,
+            }];
+        };
+        let mut out = Vec::new();
+        for subset in subsets {
+            let mut states = Vec::new();
+            for m in members {
+                let mut covered = false;
+                for (rx, state) in &m.patterns {
+                    if patterns.iter().zip(&subset).any(|(p, hit)| *hit && p == rx) {
+                        states.push(*state);
+                        covered = true;
+                    }
+                }
+                if !covered && let Some(rest) = m.rest {
+                    states.push(rest);
+                }
+            }
+            let state = self.meet(&states);
+            if state == StateId::NEVER {
+                continue;
+            }
+            let mut names = base.clone();
+            for (rx, hit) in patterns.iter().zip(&subset) {
+                names.push(if *hit { Rx::clone(rx) } else { Rx::clone(rx).complement() });
+            }
+            let names = Rx::and(names);
+            if names.is_empty() != Some(true) {
+                out.push(Class { names, state });
+            }
+        }
+        out
+    }
+
+    /// Which sets of patterns can match one name together; `None` where there are too many to list.
+    fn pattern_subsets(&self, patterns: &[Rc<Rx>]) -> Option<Vec<Vec<bool>>> {
+        let n = patterns.len();
+        let disjoint = patterns.iter().enumerate().all(|(i, a)| {
+            patterns
+                .iter()
+                .skip(i + 1)
+                .all(|b| Rx::and([Rx::clone(a), Rx::clone(b)]).is_empty() == Some(true))
+        });
+        if disjoint {
+            let mut out: Vec<Vec<bool>> = (0..n).map(|i| (0..n).map(|j| i == j).collect()).collect();
+            out.push(vec![false; n]);
+            return Some(out);
+        }
+        if n > 6 {
+            return None;
+        }
+        Some((0..1u32 << n).rev().map(|bits| (0..n).map(|i| bits >> i & 1 == 1).collect()).collect())
+    }
+
+    /// The strings of `state`, where they are exactly a regular language.
+    fn names_language(&mut self, state: StateId) -> Option<Rx> {
+        let formula = self.expand(state, Kind::String);
+        let mut exact = true;
+        let rx = self.language(&formula, &Rx::All, &mut exact);
+        exact.then_some(rx)
+    }
+
+    /// The texts of a number or string formula; `base` stands for "anything". Clears `exact` where it was widened.
+    pub(super) fn language(&mut self, formula: &Formula, base: &Rx, exact: &mut bool) -> Rx {
+        match formula {
+            Formula::True | Formula::Atom(_) | Formula::Unevaluated(..) => base.clone(),
+            Formula::False => Rx::None,
+            Formula::Text(rx) => Rx::clone(rx),
+            Formula::All(parts) => {
+                let parts: Vec<Rx> = parts.iter().map(|p| self.language(p, base, exact)).collect();
+                // "Anything" adds nothing to an intersection with something.
+                let narrow: Vec<Rx> = parts.iter().filter(|p| *p != base).cloned().collect();
+                if narrow.is_empty() { base.clone() } else { Rx::and(narrow) }
+            }
+            Formula::Any(_, parts) => {
+                let parts: Vec<Rx> = parts.iter().map(|p| self.language(p, base, exact)).collect();
+                Rx::alt(parts)
+            }
+            Formula::Guarded(..) => {
+                *exact = false;
+                base.clone()
+            }
+        }
+    }
+
+    /// The merged form of an array case; `None` where it is plainly empty.
+    pub(super) fn array_shape(&mut self, case: &Case) -> Option<ArrayShape> {
+        let mut lists: Vec<Rc<Items>> = Vec::new();
+        let (mut min, mut max) = (0, None::<u64>);
+        let mut contains = None;
+        let mut unique = false;
+        let mut guarded = case.guarded;
+        for atom in &case.atoms {
+            match atom {
+                Atom::Items(items) => lists.push(items.clone()),
+                Atom::MinItems(n) => min = min.max(*n),
+                Atom::MaxItems(n) => max = Some(max.map_or(*n, |m| m.min(*n))),
+                Atom::Contains(state, low, high, source) => match contains {
+                    None => contains = Some((*state, *low, *high)),
+                    Some(other) if other == (*state, *low, *high) => {}
+                    Some(_) => {
+                        self.need_guard(source.node, source.keyword, "more than one is in force");
+                        guarded = true;
+                    }
+                },
+                Atom::Unique(source) => {
+                    self.need_guard(source.node, source.keyword, "items are compared with each other");
+                    unique = true;
+                }
+                _ => {}
+            }
+        }
+        let len = lists.iter().map(|l| l.prefix.len()).max().unwrap_or(0);
+        let mut prefix = Vec::with_capacity(len);
+        for i in 0..len {
+            let at: Vec<StateId> =
+                lists.iter().filter_map(|l| l.prefix.get(i).copied().or(l.rest)).collect();
+            prefix.push(self.meet(&at));
+        }
+        let rests: Vec<StateId> = lists.iter().filter_map(|l| l.rest).collect();
+        let rest = self.meet(&rests);
+        // An impossible position ends the array before it.
+        if let Some(i) = prefix.iter().position(|s| *s == StateId::NEVER) {
+            max = Some(max.map_or(i as u64, |m| m.min(i as u64)));
+        }
+        if rest == StateId::NEVER {
+            max = Some(max.map_or(len as u64, |m| m.min(len as u64)));
+        }
+        if let Some(m) = max {
+            prefix.truncate(usize::try_from(m).unwrap_or(usize::MAX));
+            if m < min {
+                return None;
+            }
+        }
+        if max.is_some_and(|m| m <= 1) {
+            unique = false;
+        }
+        if let Some((_, low, high)) = contains
+            && (high.is_some_and(|h| h < low) || max.is_some_and(|m| m < low))
+        {
+            return None;
+        }
+        Some(ArrayShape {
+            prefix,
+            rest,
+            min,
+            max,
+            contains: contains.filter(|(_, low, high)| *low > 0 || high.is_some()),
+            unique,
+            guarded,
+        })
+    }
+
+    /// Whether `formula` holds for no value of `kind`: a proof to `depth` levels, never a guess.
+    pub(super) fn is_false(&mut self, formula: &Formula, kind: Kind, depth: u32) -> bool {
+        match (formula, kind) {
+            (Formula::False, _) => true,
+            (Formula::True, _) => false,
+            (_, Kind::Null | Kind::True | Kind::False) => false,
+            (formula, Kind::Number) => {
+                let base = self.numbers.any();
+                let rx = self.language(formula, &base, &mut true);
+                rx.is_empty() == Some(true)
+            }
+            (formula, Kind::String) => self.language(formula, &Rx::All, &mut true).is_empty() == Some(true),
+            (formula, kind) => {
+                // A proof writes no notes: it may look at combinations that are never emitted.
+                self.mute();
+                let cases = self.disjunction(vec![Case::default()], formula, kind);
+                let empty = cases.iter().all(|case| self.case_is_empty(case, kind, depth));
+                self.unmute();
+                empty
+            }
+        }
+    }
+
+    fn case_is_empty(&mut self, case: &Case, kind: Kind, depth: u32) -> bool {
+        if depth == 0 {
+            return false;
+        }
+        self.mute();
+        let empty = match kind {
+            Kind::Object => self.object_is_empty(case, depth),
+            _ => match self.array_shape(case) {
+                None => true,
+                Some(shape) => (0..shape.min.min(shape.prefix.len() as u64)).any(|i| {
+                    let state = usize::try_from(i).ok().and_then(|i| shape.prefix.get(i).copied());
+                    state.is_some_and(|s| self.state_is_empty(s, depth - 1))
+                }),
+            },
+        };
+        self.unmute();
+        empty
+    }
+
+    /// Looks only at required members, which is all that can make an object impossible.
+    fn object_is_empty(&mut self, case: &Case, depth: u32) -> bool {
+        let mut members: Vec<Rc<Members>> = Vec::new();
+        let mut names: Vec<Rc<str>> = Vec::new();
+        let mut name_rules = Vec::new();
+        let (mut min, mut max) = (0, u64::MAX);
+        for atom in &case.atoms {
+            match atom {
+                Atom::Members(m) => members.push(m.clone()),
+                Atom::Required(name) if !names.contains(name) => names.push(name.clone()),
+                Atom::Names(state, _) => name_rules.extend(self.names_language(*state)),
+                Atom::MinMembers(n) => min = min.max(*n),
+                Atom::MaxMembers(n) => max = max.min(*n),
+                _ => {}
+            }
+        }
+        if (names.len() as u64) > max || min > max {
+            return true;
+        }
+        names.iter().any(|name| {
+            if name_rules.iter().any(|rx| rx.matches(name) == Some(false)) {
+                return true;
+            }
+            let state = self.member_state(&members, name);
+            self.state_is_empty(state, depth - 1)
+        })
+    }
+
+    /// Whether no value is in `state`: a proof to `depth` levels.
+    pub(super) fn state_is_empty(&mut self, state: StateId, depth: u32) -> bool {
+        match state {
+            StateId::ANY => return false,
+            StateId::NEVER => return true,
+            _ => {}
+        }
+        match self.empty.get(&state) {
+            Some((_, true)) => return true,
+            Some((seen, false)) if *seen >= depth => return false,
+            _ => {}
+        }
+        // Seen again below itself, it counts as inhabited.
+        self.empty.insert(state, (depth, false));
+        let empty = Kind::ALL.into_iter().all(|kind| {
+            let formula = self.expand(state, kind);
+            self.is_false(&formula, kind, depth)
+        });
+        self.empty.insert(state, (depth, empty));
+        empty
+    }
+}

@@ -1,0 +1,350 @@
+//! The compiler's tables: schemas that were read, and states, which are conjunctions of schemas and complements.
+//!
+//! A state stands for the values that satisfy every schema of a list and none of another. States are interned, so a
+//! recursive schema, alone or intersected with others, has finitely many, and each becomes one rule of the grammar.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use serde_json::Value;
+
+use super::document::{Document, Place};
+use super::logic::Kind;
+use super::number::Numbers;
+use super::pattern;
+use super::report::{Explained, How, Problem};
+use super::rx::Rx;
+use super::schema::{NodeId, Origin, Rule, Test};
+use super::{SchemaLimits, SchemaOptions};
+use crate::GrammarErrorKind;
+
+/// A state in the compiler's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct StateId(pub(super) u32);
+
+impl StateId {
+    /// Every value.
+    pub(super) const ANY: StateId = StateId(0);
+    /// No value.
+    pub(super) const NEVER: StateId = StateId(1);
+}
+
+/// A schema, or its complement.
+pub(super) type Literal = (NodeId, bool);
+
+pub(super) struct Node<'a> {
+    pub(super) origin: Origin<'a>,
+    pub(super) rules: Option<Rc<Vec<Rule>>>,
+}
+
+pub(super) struct Compiler<'a> {
+    pub(super) document: Document<'a>,
+    pub(super) numbers: Numbers,
+    pub(super) limits: SchemaLimits,
+    pub(super) guards: bool,
+    pub(super) nodes: Vec<Node<'a>>,
+    by_pointer: HashMap<String, NodeId>,
+    pub(super) states: Vec<Rc<Vec<Literal>>>,
+    state_ids: HashMap<Rc<Vec<Literal>>, StateId>,
+    patterns: HashMap<String, Result<Rc<Rx>, String>>,
+    pub(super) problems: Vec<Problem>,
+    notes: Vec<(String, &'static str, How, String)>,
+    note_ids: HashMap<(String, &'static str), usize>,
+    /// Schemas being expanded at the present instance location, to see references that consume nothing.
+    pub(super) visiting: Vec<NodeId>,
+    /// Emptiness verdicts with the depth to which they were looked into.
+    pub(super) empty: HashMap<StateId, (u32, bool)>,
+    /// Pairs of alternatives and whether they are proven disjoint; false while the proof is under way.
+    pub(super) disjoint: HashMap<(NodeId, NodeId, Kind), bool>,
+    /// Proofs under way: they look at combinations that are never emitted, so they write no notes.
+    mute: u32,
+    /// Work units left: each expansion of a schema costs one.
+    pub(super) budget: u64,
+}
+
+impl<'a> Compiler<'a> {
+    pub(super) fn new(root: &'a Value, options: &SchemaOptions) -> Self {
+        let mut this = Self {
+            document: Document::new(root),
+            numbers: Numbers::new(options.digits),
+            limits: options.limits,
+            guards: options.guards,
+            nodes: Vec::new(),
+            by_pointer: HashMap::new(),
+            states: Vec::new(),
+            state_ids: HashMap::new(),
+            patterns: HashMap::new(),
+            problems: Vec::new(),
+            notes: Vec::new(),
+            note_ids: HashMap::new(),
+            visiting: Vec::new(),
+            empty: HashMap::new(),
+            disjoint: HashMap::new(),
+            mute: 0,
+            budget: options.limits.expansions,
+        };
+        for always in [true, false] {
+            this.nodes.push(Node {
+                origin: Origin::Always(always),
+                rules: Some(Rc::new(Vec::new())),
+            });
+        }
+        for list in [Vec::new(), vec![(NodeId::FALSE, true)]] {
+            let id = StateId(index(this.states.len()));
+            let list = Rc::new(list);
+            this.states.push(list.clone());
+            this.state_ids.insert(list, id);
+        }
+        this
+    }
+
+    /// The node of the schema at `place`.
+    pub(super) fn node_at(&mut self, place: Place<'a>) -> NodeId {
+        match place.value {
+            Value::Bool(true) => return NodeId::TRUE,
+            Value::Bool(false) => return NodeId::FALSE,
+            Value::Object(map) if map.is_empty() => return NodeId::TRUE,
+            _ => {}
+        }
+        if let Some(id) = self.by_pointer.get(&place.pointer) {
+            return *id;
+        }
+        let id = NodeId(index(self.nodes.len()));
+        self.by_pointer.insert(place.pointer.clone(), id);
+        self.nodes.push(Node {
+            origin: Origin::Place(place),
+            rules: None,
+        });
+        id
+    }
+
+    /// A node of `rules` that stand for the schema at `place`, which is written in another form there.
+    pub(super) fn made_node(&mut self, place: Place<'a>, rules: Vec<Rule>) -> NodeId {
+        if let Some(id) = self.by_pointer.get(&place.pointer) {
+            return *id;
+        }
+        let id = NodeId(index(self.nodes.len()));
+        self.by_pointer.insert(place.pointer.clone(), id);
+        self.nodes.push(Node {
+            origin: Origin::Place(place),
+            rules: Some(Rc::new(rules)),
+        });
+        id
+    }
+
+    /// A node for one constant, on behalf of the schema `holder`.
+    pub(super) fn constant(&mut self, value: &Value, holder: NodeId) -> NodeId {
+        let id = NodeId(index(self.nodes.len()));
+        let key = format!("\u{0}{}\u{0}{value}", holder.0);
+        if let Some(known) = self.by_pointer.get(&key) {
+            return *known;
+        }
+        self.by_pointer.insert(key, id);
+        self.nodes.push(Node {
+            origin: Origin::Constant(Rc::new(value.clone()), holder),
+            rules: Some(Rc::new(vec![Rule {
+                keyword: "const",
+                test: Test::Values(Rc::new(vec![value.clone()])),
+            }])),
+        });
+        id
+    }
+
+    pub(super) fn rules(&mut self, id: NodeId) -> Rc<Vec<Rule>> {
+        let Some(node) = self.nodes.get(id.0 as usize) else {
+            return Rc::new(Vec::new());
+        };
+        if let Some(rules) = &node.rules {
+            return rules.clone();
+        }
+        let rules = match node.origin.clone() {
+            Origin::Place(place) => self.read(id, &place),
+            _ => Rc::new(Vec::new()),
+        };
+        if let Some(node) = self.nodes.get_mut(id.0 as usize) {
+            node.rules = Some(rules.clone());
+        }
+        rules
+    }
+
+    /// The pointer of the schema that `id` is, or is made from.
+    pub(super) fn pointer(&self, id: NodeId) -> String {
+        match self.nodes.get(id.0 as usize).map(|n| &n.origin) {
+            Some(Origin::Place(place)) => place.pointer.clone(),
+            Some(Origin::Constant(_, holder)) => self.pointer(*holder),
+            _ => String::new(),
+        }
+    }
+
+    /// The state of all `literals`, in order, without repetition.
+    pub(super) fn state(&mut self, literals: impl IntoIterator<Item = Literal>) -> StateId {
+        let mut list: Vec<Literal> = Vec::new();
+        for (node, positive) in literals {
+            match (node, positive) {
+                (NodeId::TRUE, true) | (NodeId::FALSE, false) => continue,
+                (NodeId::FALSE, true) | (NodeId::TRUE, false) => return StateId::NEVER,
+                _ => {}
+            }
+            let literal = (self.target(node), positive);
+            match literal {
+                (NodeId::TRUE, true) | (NodeId::FALSE, false) => continue,
+                (NodeId::FALSE, true) | (NodeId::TRUE, false) => return StateId::NEVER,
+                _ => {}
+            }
+            if list.contains(&(literal.0, !positive)) {
+                return StateId::NEVER;
+            }
+            if !list.contains(&literal) {
+                list.push(literal);
+            }
+        }
+        if let Some(id) = self.state_ids.get(&list) {
+            return *id;
+        }
+        let id = StateId(index(self.states.len()));
+        let list = Rc::new(list);
+        self.states.push(list.clone());
+        self.state_ids.insert(list, id);
+        id
+    }
+
+    pub(super) fn literals(&self, state: StateId) -> Rc<Vec<Literal>> {
+        self.states.get(state.0 as usize).cloned().unwrap_or_default()
+    }
+
+    /// The values that are in every one of `states`.
+    pub(super) fn meet(&mut self, states: &[StateId]) -> StateId {
+        match states {
+            [] => return StateId::ANY,
+            [one] => return *one,
+            _ => {}
+        }
+        let mut all = Vec::new();
+        for state in states {
+            all.extend(self.literals(*state).iter().copied());
+        }
+        self.state(all)
+    }
+
+    /// The values outside of `state`, where that is one state.
+    pub(super) fn outside(&mut self, state: StateId) -> Option<StateId> {
+        match self.literals(state).as_slice() {
+            [] => Some(StateId::NEVER),
+            [(node, positive)] => Some(self.state([(*node, !positive)])),
+            _ => None,
+        }
+    }
+
+    /// The end of a chain of bare references, so that a schema and a reference to it are one literal.
+    fn target(&mut self, mut node: NodeId) -> NodeId {
+        for _ in 0..64 {
+            match self.rules(node).as_slice() {
+                [Rule { test: Test::Ref(next), .. }] if *next != node => node = *next,
+                _ => return node,
+            }
+        }
+        node
+    }
+
+    pub(super) fn pattern(&mut self, text: &str) -> Result<Rc<Rx>, String> {
+        if let Some(known) = self.patterns.get(text) {
+            return known.clone();
+        }
+        let made = pattern::search(text).map(Rc::new).map_err(|reason| format!("/{text}/: {reason}"));
+        self.patterns.insert(text.to_owned(), made.clone());
+        made
+    }
+
+    /// Reports a problem of `keyword` in the schema `id`, once.
+    pub(super) fn problem(&mut self, id: NodeId, keyword: &'static str, reason: String) {
+        let pointer = self.pointer(id);
+        self.problem_at(GrammarErrorKind::Invalid, pointer, keyword, reason);
+    }
+
+    pub(super) fn problem_at(&mut self, kind: GrammarErrorKind, pointer: String, keyword: &'static str, reason: String) {
+        let problem = Problem {
+            kind,
+            pointer,
+            keyword,
+            reason,
+        };
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+
+    /// Records how `keyword` of the schema `id` is enforced; a later, weaker means replaces an earlier one.
+    pub(super) fn note(&mut self, id: NodeId, keyword: &'static str, how: How) {
+        let pointer = self.pointer(id);
+        self.note_place(&pointer, keyword, how);
+    }
+
+    pub(super) fn note_place(&mut self, pointer: &str, keyword: &'static str, how: How) {
+        self.note_reason(pointer, keyword, how, String::new());
+    }
+
+    /// As [`Compiler::note`], with the reason; a guard that is needed but switched off is a problem.
+    pub(super) fn need_guard(&mut self, id: NodeId, keyword: &'static str, reason: &str) {
+        if self.mute > 0 {
+            return;
+        }
+        let pointer = self.pointer(id);
+        if !self.guards {
+            self.problem_at(
+                GrammarErrorKind::Unsupported,
+                pointer,
+                keyword,
+                format!("only a guard can enforce it, and guards are off: {reason}"),
+            );
+            return;
+        }
+        self.note_reason(&pointer, keyword, How::Guard, reason.to_owned());
+    }
+
+    /// Starts a proof: no notes until it is over.
+    pub(super) fn mute(&mut self) {
+        self.mute += 1;
+    }
+
+    pub(super) fn unmute(&mut self) {
+        self.mute = self.mute.saturating_sub(1);
+    }
+
+    fn note_reason(&mut self, pointer: &str, keyword: &'static str, how: How, reason: String) {
+        if self.mute > 0 {
+            return;
+        }
+        let key = (pointer.to_owned(), keyword);
+        match self.note_ids.get(&key) {
+            Some(at) => {
+                if let Some(note) = self.notes.get_mut(*at)
+                    && how > note.2
+                {
+                    note.2 = how;
+                    note.3 = reason;
+                }
+            }
+            None => {
+                self.note_ids.insert(key, self.notes.len());
+                self.notes.push((pointer.to_owned(), keyword, how, reason));
+            }
+        }
+    }
+
+    pub(super) fn explained(&self) -> Vec<Explained> {
+        let notes = self.notes.iter();
+        notes
+            .map(|(pointer, keyword, how, reason)| Explained {
+                pointer: pointer.clone(),
+                keyword: (*keyword).to_owned(),
+                how: *how,
+                reason: reason.clone(),
+            })
+            .collect()
+    }
+}
+
+/// A table index; the tables are bounded by the expansion budget, far below `u32::MAX`.
+fn index(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}

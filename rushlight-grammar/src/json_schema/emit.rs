@@ -1,0 +1,386 @@
+//! States to rules: one rule a state, made once, so that recursion in the schema is recursion in the grammar.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::cases::{ArrayShape, Class, ObjectShape};
+use super::compiler::{Compiler, StateId};
+use super::logic::{Formula, Kind};
+use super::rules::{Rules, Symbol, Terminal};
+use super::rx::Rx;
+use super::schema::NodeId;
+use crate::GrammarErrorKind;
+
+/// What was emitted for a state, for the guards to follow.
+#[derive(Debug, Default)]
+pub(super) struct Emitted {
+    pub(super) objects: Vec<Rc<ObjectShape>>,
+    pub(super) arrays: Vec<Rc<ArrayShape>>,
+    /// Its texts are more than its values: a guard has to judge them.
+    pub(super) guarded: bool,
+}
+
+/// Rules under construction.
+#[derive(Debug, Default)]
+pub(super) struct Emitter {
+    pub(super) rules: Rules,
+    pub(super) states: HashMap<StateId, Emitted>,
+    ids: HashMap<StateId, usize>,
+    todo: Vec<StateId>,
+}
+
+impl Emitter {
+    /// The rule of `state`; its alternatives are made later.
+    fn symbol(&mut self, state: StateId) -> Symbol {
+        if let Some(id) = self.ids.get(&state) {
+            return Symbol::Rule(*id);
+        }
+        let id = self.rules.reserve();
+        self.ids.insert(state, id);
+        self.todo.push(state);
+        Symbol::Rule(id)
+    }
+}
+
+impl<'a> Compiler<'a> {
+    /// Emits `start` and everything it reaches; the rule of `start`.
+    pub(super) fn emit(&mut self, start: StateId, out: &mut Emitter) -> usize {
+        let Symbol::Rule(root) = out.symbol(start) else {
+            return 0;
+        };
+        while let Some(state) = out.todo.pop() {
+            if out.rules.len() > self.limits.rules {
+                self.problem_at(
+                    GrammarErrorKind::Limit,
+                    String::new(),
+                    "",
+                    format!("the schema needs more than {} rules", self.limits.rules),
+                );
+                break;
+            }
+            let (alternatives, emitted) = self.alternatives(state, out);
+            if let Some(id) = out.ids.get(&state).copied() {
+                out.rules.define(id, alternatives);
+            }
+            out.states.insert(state, emitted);
+        }
+        root
+    }
+
+    fn alternatives(&mut self, state: StateId, out: &mut Emitter) -> (Vec<Vec<Symbol>>, Emitted) {
+        let mut alternatives = Vec::new();
+        let mut emitted = Emitted::default();
+        let mut words = Vec::new();
+        for (kind, word) in [(Kind::Null, "null"), (Kind::True, "true"), (Kind::False, "false")] {
+            let formula = self.expand(state, kind);
+            if !matches!(formula, Formula::False) {
+                emitted.guarded |= self.has_guard(&formula);
+                words.push(Rx::Lit(word.to_owned()));
+            }
+        }
+        if !words.is_empty() {
+            alternatives.push(vec![out.rules.terminal(Terminal::Raw(Rx::alt(words)))]);
+        }
+        for kind in [Kind::Number, Kind::String] {
+            let base = if kind == Kind::Number { self.numbers.any() } else { Rx::All };
+            let formula = self.expand(state, kind);
+            if self.has_guard(&formula) {
+                emitted.guarded = true;
+            }
+            let rx = self.language(&formula, &base, &mut true);
+            if rx == Rx::None {
+                continue;
+            }
+            let terminal = if kind == Kind::Number { Terminal::Raw(rx) } else { Terminal::Quoted(rx) };
+            alternatives.push(vec![out.rules.terminal(terminal)]);
+        }
+        for case in self.cases(state, Kind::Array) {
+            if let Some(mut shape) = self.array_shape(&case) {
+                let symbols = self.array(&mut shape, out);
+                emitted.guarded |= shape.guarded;
+                emitted.arrays.push(Rc::new(shape));
+                alternatives.push(symbols);
+            }
+        }
+        for case in self.cases(state, Kind::Object) {
+            if let Some(mut shape) = self.object_shape(&case) {
+                let symbols = self.object(&mut shape, out);
+                emitted.guarded |= shape.guarded;
+                emitted.objects.push(Rc::new(shape));
+                alternatives.push(symbols);
+            }
+        }
+        (alternatives, emitted)
+    }
+
+    /// Whether a scalar formula was widened; notes the guard.
+    fn has_guard(&mut self, formula: &Formula) -> bool {
+        match formula {
+            Formula::Guarded(source, reason) => {
+                self.need_guard(source.node, source.keyword, reason);
+                true
+            }
+            Formula::All(parts) | Formula::Any(_, parts) => {
+                parts.iter().fold(false, |found, part| self.has_guard(part) || found)
+            }
+            _ => false,
+        }
+    }
+
+    fn array(&mut self, shape: &mut ArrayShape, out: &mut Emitter) -> Vec<Symbol> {
+        let (open, close, comma) = (out.rules.text("["), out.rules.text("]"), out.rules.text(","));
+        let mut symbols = vec![open];
+        let capped = shape.min.max(shape.max.unwrap_or(0));
+        if let Some((state, low, high)) = shape.contains {
+            let bound = low.max(high.unwrap_or(0));
+            if bound <= 16 && capped <= 64 && shape.prefix.len() <= 64 {
+                if high.is_some() && self.outside(state).is_none() {
+                    self.need_guard(NodeId::TRUE, "maxContains", "the complement of a conjunction");
+                    shape.guarded = true;
+                }
+                symbols.push(self.counted_items(shape, (state, low, high), out));
+                symbols.push(close);
+                return symbols;
+            }
+            self.need_guard(NodeId::TRUE, "contains", "the counts are too large to write out");
+            shape.guarded = true;
+        }
+        // From the last prefix item backwards: `tail` is what may follow after position i, with its comma.
+        let len = shape.prefix.len() as u64;
+        let rest_max = shape.max.map(|m| m.saturating_sub(len));
+        let rest_min = shape.min.saturating_sub(len);
+        let mut tail: Option<Symbol> = None;
+        if rest_max != Some(0) {
+            let item = out.symbol(shape.rest);
+            if shape.prefix.is_empty() {
+                let item_comma = out.rules.rule(vec![vec![item, comma]]);
+                let mut list = out.rules.repeat(item_comma, rest_min.max(1) - 1, rest_max.map(|m| m - 1));
+                list.push(item);
+                let list = out.rules.rule(vec![list]);
+                symbols.push(if rest_min == 0 { out.rules.rule(vec![vec![], vec![list]]) } else { list });
+                symbols.push(close);
+                return symbols;
+            }
+            let comma_item = out.rules.rule(vec![vec![comma, item]]);
+            let list = out.rules.repeat(comma_item, rest_min, rest_max);
+            tail = Some(out.rules.rule(vec![list]));
+        }
+        for (i, state) in shape.prefix.iter().enumerate().rev() {
+            let item = out.symbol(*state);
+            let mut here = Vec::new();
+            if i > 0 {
+                here.push(comma);
+            }
+            here.push(item);
+            here.extend(tail);
+            let required = (i as u64) < shape.min;
+            tail = Some(if required {
+                out.rules.rule(vec![here])
+            } else {
+                out.rules.rule(vec![vec![], here])
+            });
+        }
+        symbols.extend(tail);
+        symbols.push(close);
+        symbols
+    }
+
+    /// Items while counting how many are in one state: a rule for each position and count.
+    fn counted_items(
+        &mut self,
+        shape: &ArrayShape,
+        (state, low, high): (StateId, u64, Option<u64>),
+        out: &mut Emitter,
+    ) -> Symbol {
+        let positions = (shape.prefix.len() as u64).max(shape.min).max(shape.max.unwrap_or(0));
+        let counts = high.unwrap_or(low);
+        let others = self.outside(state);
+        let comma = out.rules.text(",");
+        let mut ids = HashMap::new();
+        for position in 0..=positions {
+            for count in 0..=counts {
+                ids.insert((position, count), out.rules.reserve());
+            }
+        }
+        for position in 0..=positions {
+            for count in 0..=counts {
+                let mut alternatives = Vec::new();
+                if count >= low && position >= shape.min {
+                    alternatives.push(Vec::new());
+                }
+                if shape.max.is_none_or(|max| position < max) {
+                    let at = usize::try_from(position).ok().and_then(|i| shape.prefix.get(i).copied());
+                    let base = at.unwrap_or(shape.rest);
+                    // The last position stands for all that follow, where there is no maximum.
+                    let next = (position + 1).min(positions);
+                    let mut step = |this: &mut Self, item: StateId, count: u64| {
+                        let item = this.meet(&[base, item]);
+                        if let (false, Some(next)) = (item == StateId::NEVER, ids.get(&(next, count))) {
+                            let mut symbols = Vec::new();
+                            if position > 0 {
+                                symbols.push(comma);
+                            }
+                            symbols.push(out.symbol(item));
+                            symbols.push(Symbol::Rule(*next));
+                            alternatives.push(symbols);
+                        }
+                    };
+                    if count < counts {
+                        step(self, state, count + 1);
+                    } else if high.is_none() {
+                        step(self, StateId::ANY, count);
+                    }
+                    if count < counts || high.is_some() {
+                        step(self, others.unwrap_or(StateId::ANY), count);
+                    }
+                }
+                if let Some(id) = ids.get(&(position, count)) {
+                    out.rules.define(*id, alternatives);
+                }
+            }
+        }
+        Symbol::Rule(ids.get(&(0, 0)).copied().unwrap_or_default())
+    }
+
+    fn object(&mut self, shape: &mut ObjectShape, out: &mut Emitter) -> Vec<Symbol> {
+        let (open, close, colon) = (out.rules.text("{"), out.rules.text("}"), out.rules.text(":"));
+        let mut items = Vec::new();
+        for named in &shape.named {
+            let name = serde_json::Value::String(named.name.clone()).to_string();
+            let key = out.rules.text(&name);
+            let value = out.symbol(named.state);
+            items.push((out.rules.rule(vec![vec![key, colon, value]]), named.required));
+        }
+        let mut extra = Vec::new();
+        for Class { names, state } in &shape.open {
+            let key = out.rules.terminal(Terminal::Quoted(names.clone()));
+            let value = out.symbol(*state);
+            extra.push(vec![key, colon, value]);
+        }
+        let extra = (!extra.is_empty()).then(|| out.rules.rule(extra));
+        let required = items.iter().filter(|(_, r)| *r).count() as u64;
+        let optional = items.len() as u64 - required;
+        let min = shape.min.saturating_sub(required);
+        let max = shape.max.map(|m| m.saturating_sub(required));
+        let top = min.max(max.unwrap_or(0));
+        let counted = optional > 0 && (min > 0 || max.is_some_and(|m| extra.is_some() || m < optional));
+        let body = if !counted {
+            self.plain_members(&items, extra, (min, max), out)
+        } else if (optional + 1).saturating_mul(top + 1) <= self.limits.counted_rules {
+            self.counted_members(&items, extra, (min, max), out)
+        } else {
+            self.need_guard(NodeId::TRUE, "minProperties", "the counts are too large to write out");
+            shape.guarded = true;
+            self.plain_members(&items, extra, (0, None), out)
+        };
+        vec![open, body, close]
+    }
+
+    /// Members in order, where the counts leave every choice open. `min` and `max` count members beside the required ones.
+    fn plain_members(
+        &mut self,
+        items: &[(Symbol, bool)],
+        extra: Option<Symbol>,
+        (min, max): (u64, Option<u64>),
+        out: &mut Emitter,
+    ) -> Symbol {
+        let comma = out.rules.text(",");
+        // `first`: nothing was written yet. `after`: something was.
+        let (mut first, mut after) = match extra {
+            Some(extra) if max != Some(0) => {
+                let with_comma = out.rules.rule(vec![vec![comma, extra]]);
+                let after = out.rules.repeat(with_comma, min, max);
+                let after = out.rules.rule(vec![after]);
+                let item_comma = out.rules.rule(vec![vec![extra, comma]]);
+                let mut list = out.rules.repeat(item_comma, min.max(1) - 1, max.map(|m| m - 1));
+                list.push(extra);
+                let list = out.rules.rule(vec![list]);
+                let first = if min == 0 { out.rules.rule(vec![vec![], vec![list]]) } else { list };
+                (first, after)
+            }
+            _ => {
+                let empty = out.rules.rule(vec![vec![]]);
+                (empty, empty)
+            }
+        };
+        for (item, required) in items.iter().rev() {
+            let (next_first, next_after) = if *required {
+                (
+                    out.rules.rule(vec![vec![*item, after]]),
+                    out.rules.rule(vec![vec![comma, *item, after]]),
+                )
+            } else {
+                (
+                    out.rules.rule(vec![vec![*item, after], vec![first]]),
+                    {
+                        let maybe = out.rules.rule(vec![vec![], vec![comma, *item]]);
+                        out.rules.rule(vec![vec![maybe, after]])
+                    },
+                )
+            };
+            first = next_first;
+            after = next_after;
+        }
+        first
+    }
+
+    /// Members in order while counting the optional ones: a rule for each position and count.
+    fn counted_members(
+        &mut self,
+        items: &[(Symbol, bool)],
+        extra: Option<Symbol>,
+        (min, max): (u64, Option<u64>),
+        out: &mut Emitter,
+    ) -> Symbol {
+        let comma = out.rules.text(",");
+        let counts = max.unwrap_or(min);
+        // Indexed by [written yet][count]; from the end backwards.
+        let mut next: [Vec<Symbol>; 2] = [Vec::new(), Vec::new()];
+        for (written, row) in next.iter_mut().enumerate() {
+            for count in 0..=counts {
+                let low = min.saturating_sub(count);
+                let high = max.map(|m| m - count);
+                let tail = match extra {
+                    Some(extra) if high != Some(0) => {
+                        let with_comma = out.rules.rule(vec![vec![comma, extra]]);
+                        if written == 1 {
+                            let list = out.rules.repeat(with_comma, low, high);
+                            out.rules.rule(vec![list])
+                        } else {
+                            let mut list = vec![extra];
+                            list.extend(out.rules.repeat(with_comma, low.max(1) - 1, high.map(|h| h - 1)));
+                            let list = out.rules.rule(vec![list]);
+                            if low == 0 { out.rules.rule(vec![vec![], vec![list]]) } else { list }
+                        }
+                    }
+                    _ if low == 0 => out.rules.rule(vec![vec![]]),
+                    _ => out.rules.rule(vec![]),
+                };
+                row.push(tail);
+            }
+        }
+        for (item, required) in items.iter().rev() {
+            let mut here: [Vec<Symbol>; 2] = [Vec::new(), Vec::new()];
+            for written in 0..2 {
+                for count in 0..=counts {
+                    let mut alternatives = Vec::new();
+                    let mut with = if written == 1 { vec![comma, *item] } else { vec![*item] };
+                    let after = if *required { count } else { count + 1 };
+                    // Without a maximum the last count means "enough".
+                    let after = if max.is_none() { after.min(counts) } else { after };
+                    let index = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+                    if let Some(symbol) = next[1].get(index(after)) {
+                        with.push(*symbol);
+                        alternatives.push(with);
+                    }
+                    if !*required && let Some(symbol) = next[written].get(index(count)) {
+                        alternatives.push(vec![*symbol]);
+                    }
+                    here[written].push(out.rules.rule(alternatives));
+                }
+            }
+            next = here;
+        }
+        next[0].first().copied().unwrap_or(Symbol::Rule(0))
+    }
+}

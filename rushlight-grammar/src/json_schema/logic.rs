@@ -1,0 +1,641 @@
+//! From a state and a JSON type to alternatives: what its schemas say of values of that type.
+//!
+//! Numbers and strings have a complement in the regular languages, so their formulas are evaluated outright. Objects and
+//! arrays become a disjunction of conjunctions of atoms. Where an exact form does not exist or would be too large, the
+//! alternative is widened and marked: a widened alternative needs a guard, which makes it exact again.
+
+use std::rc::Rc;
+
+use serde_json::Value;
+
+use super::compiler::{Compiler, Literal, StateId};
+use super::number::Decimal;
+use super::report::How;
+use super::rx::Rx;
+use super::schema::{NodeId, Rule, Test, types};
+use crate::GrammarErrorKind;
+
+/// The kinds of value that are expanded apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    Null,
+    True,
+    False,
+    Number,
+    String,
+    Array,
+    Object,
+}
+
+impl Kind {
+    pub(super) const ALL: [Kind; 7] = [
+        Kind::Null,
+        Kind::True,
+        Kind::False,
+        Kind::Number,
+        Kind::String,
+        Kind::Array,
+        Kind::Object,
+    ];
+
+    fn bits(self) -> u8 {
+        match self {
+            Kind::Null => types::NULL,
+            Kind::True | Kind::False => types::BOOLEAN,
+            Kind::Number => types::NUMBER,
+            Kind::String => types::STRING,
+            Kind::Array => types::ARRAY,
+            Kind::Object => types::OBJECT,
+        }
+    }
+
+    fn holds(self, value: &Value) -> bool {
+        match value {
+            Value::Null => self == Kind::Null,
+            Value::Bool(true) => self == Kind::True,
+            Value::Bool(false) => self == Kind::False,
+            Value::Number(_) => self == Kind::Number,
+            Value::String(_) => self == Kind::String,
+            Value::Array(_) => self == Kind::Array,
+            Value::Object(_) => self == Kind::Object,
+        }
+    }
+}
+
+/// A keyword of a schema, to name in a note.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source {
+    pub(super) node: NodeId,
+    pub(super) keyword: &'static str,
+}
+
+/// What schemas say of values of one kind, without negations.
+#[derive(Clone, Debug)]
+pub(super) enum Formula {
+    True,
+    False,
+    All(Vec<Formula>),
+    Any(Source, Vec<Formula>),
+    /// A language of number or string texts.
+    Text(Rc<Rx>),
+    Atom(Atom),
+    /// True or false, which only a guard can tell.
+    Guarded(Source, Rc<str>),
+    /// The first, and what it leaves unevaluated is in the state.
+    Unevaluated(Source, Box<Formula>, StateId),
+}
+
+/// One statement about an object or an array.
+#[derive(Clone, Debug)]
+pub(super) enum Atom {
+    Members(Rc<Members>),
+    Required(Rc<str>),
+    Forbidden(Rc<str>),
+    MinMembers(u64),
+    MaxMembers(u64),
+    Names(StateId, Source),
+    Items(Rc<Items>),
+    MinItems(u64),
+    MaxItems(u64),
+    Contains(StateId, u64, Option<u64>, Source),
+    Unique(Source),
+}
+
+/// `properties`, `patternProperties` and `additionalProperties` of one schema.
+#[derive(Debug)]
+pub(super) struct Members {
+    pub(super) named: Vec<(String, StateId)>,
+    pub(super) patterns: Vec<(Rc<Rx>, StateId)>,
+    pub(super) rest: Option<StateId>,
+    /// Whether it counts as evaluating the members it speaks of.
+    pub(super) evaluates: bool,
+    pub(super) source: Source,
+}
+
+/// `prefixItems` and `items` of one schema.
+#[derive(Debug)]
+pub(super) struct Items {
+    pub(super) prefix: Vec<StateId>,
+    pub(super) rest: Option<StateId>,
+    pub(super) evaluates: bool,
+}
+
+/// A conjunction of atoms.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Case {
+    pub(super) atoms: Vec<Atom>,
+    /// It was widened: a guard has to judge the value.
+    pub(super) guarded: bool,
+}
+
+impl<'a> Compiler<'a> {
+    /// What `state` says of values of `kind`.
+    pub(super) fn expand(&mut self, state: StateId, kind: Kind) -> Formula {
+        let literals = self.literals(state);
+        self.all_of(&literals, kind)
+    }
+
+    fn all_of(&mut self, literals: &[Literal], kind: Kind) -> Formula {
+        let outer = std::mem::take(&mut self.visiting);
+        let parts = literals.iter().map(|(node, positive)| self.formula(*node, *positive, kind)).collect();
+        self.visiting = outer;
+        all(parts)
+    }
+
+    fn formula(&mut self, node: NodeId, positive: bool, kind: Kind) -> Formula {
+        match node {
+            NodeId::TRUE => return truth(positive),
+            NodeId::FALSE => return truth(!positive),
+            _ => {}
+        }
+        if self.visiting.contains(&node) {
+            self.problem(node, "$ref", "the reference reaches itself without consuming anything".to_owned());
+            return Formula::False;
+        }
+        if self.budget == 0 || self.visiting.len() > self.limits.depth {
+            let pointer = self.pointer(node);
+            self.problem_at(
+                GrammarErrorKind::Limit,
+                pointer,
+                "",
+                format!("more than {} expansions or {} levels", self.limits.expansions, self.limits.depth),
+            );
+            return Formula::False;
+        }
+        self.budget -= 1;
+        self.visiting.push(node);
+        let rules = self.rules(node);
+        let mut parts = Vec::with_capacity(rules.len());
+        let mut unevaluated = Vec::new();
+        for rule in rules.iter() {
+            let source = Source {
+                node,
+                keyword: rule.keyword,
+            };
+            match (&rule.test, kind) {
+                (Test::UnevaluatedProperties(inner), Kind::Object)
+                | (Test::UnevaluatedItems(inner), Kind::Array) => {
+                    unevaluated.push((source, *inner));
+                }
+                _ => parts.push(self.rule_formula(rule, source, positive, kind)),
+            }
+        }
+        self.visiting.pop();
+        if unevaluated.is_empty() {
+            return if positive {
+                all(parts)
+            } else {
+                any(Source { node, keyword: "not" }, parts)
+            };
+        }
+        if !positive {
+            let (source, _) = unevaluated.swap_remove(0);
+            return Formula::Guarded(source, "the complement of what is left unevaluated".into());
+        }
+        let mut formula = all(parts);
+        for (source, inner) in unevaluated {
+            let state = self.state([(inner, true)]);
+            formula = Formula::Unevaluated(source, Box::new(formula), state);
+        }
+        formula
+    }
+
+    fn rule_formula(&mut self, rule: &Rule, source: Source, positive: bool, kind: Kind) -> Formula {
+        match &rule.test {
+            Test::Types(mask) => self.types(*mask, positive, kind),
+            Test::Values(values) => self.values(values, source, positive, kind),
+            Test::All(nodes) => {
+                let parts = nodes.iter().map(|n| self.formula(*n, positive, kind)).collect();
+                if positive { all(parts) } else { any(source, parts) }
+            }
+            Test::Any(nodes) => {
+                let parts = nodes.iter().map(|n| self.formula(*n, positive, kind)).collect();
+                if positive { any(source, parts) } else { all(parts) }
+            }
+            Test::One(nodes) => self.one_of(nodes, source, positive, kind),
+            Test::Not(node) => {
+                self.note(source.node, "not", How::Rewriting);
+                self.formula(*node, !positive, kind)
+            }
+            Test::If(test, then, otherwise) => {
+                self.note(source.node, "if", How::Rewriting);
+                // (if and then) or (not if and else); its complement has the same shape.
+                let yes = [self.formula(*test, true, kind), self.formula(*then, positive, kind)];
+                let no = [self.formula(*test, false, kind), self.formula(*otherwise, positive, kind)];
+                any(source, vec![all(yes.into()), all(no.into())])
+            }
+            Test::Ref(node) => self.formula(*node, positive, kind),
+            Test::Opaque(mask, reason) if mask & kind.bits() != 0 => {
+                Formula::Guarded(source, reason.as_str().into())
+            }
+            Test::Compare(..) | Test::Multiple(_) if kind == Kind::Number => {
+                self.number(&rule.test, source, positive)
+            }
+            Test::Text(rx) if kind == Kind::String => {
+                let rx = if positive { rx.clone() } else { Rc::new(Rx::clone(rx).complement()) };
+                Formula::Text(rx)
+            }
+            test if kind == Kind::Object => self.object_rule(test, source, positive),
+            test if kind == Kind::Array => self.array_rule(test, source, positive),
+            _ => truth(positive),
+        }
+    }
+
+    fn types(&mut self, mask: u8, positive: bool, kind: Kind) -> Formula {
+        let mask = if positive { mask } else { types::ALL & !mask };
+        match mask & kind.bits() {
+            0 => Formula::False,
+            hit if hit == kind.bits() => Formula::True,
+            types::INTEGER => Formula::Text(Rc::new(self.numbers.integer())),
+            _ => Formula::Text(Rc::new(self.numbers.fractional())),
+        }
+    }
+
+    fn number(&mut self, test: &Test, source: Source, positive: bool) -> Formula {
+        let rx = match test {
+            Test::Compare(compare, bound) => {
+                let compare = if positive { *compare } else { compare.negated() };
+                Some(self.numbers.compared(compare, bound))
+            }
+            Test::Multiple(step) if positive => self.numbers.multiple(step),
+            Test::Multiple(step) => self.numbers.not_multiple(step),
+            _ => None,
+        };
+        match rx {
+            Some(rx) => Formula::Text(Rc::new(rx)),
+            None => Formula::Guarded(source, "numbers that are no multiple of a fraction".into()),
+        }
+    }
+
+    fn values(&mut self, values: &[Value], source: Source, positive: bool, kind: Kind) -> Formula {
+        let mut texts = Vec::new();
+        let mut parts = Vec::new();
+        for value in values.iter().filter(|v| kind.holds(v)) {
+            match value {
+                Value::Null | Value::Bool(_) => return truth(positive),
+                Value::String(text) => texts.push(Rx::Lit(text.clone())),
+                Value::Number(number) => match Decimal::parse(&number.to_string()) {
+                    // Written as the schema's author would: whole numbers without a point.
+                    Some(d) if positive && d.is_integer() => texts.push(Rx::Lit(d.text())),
+                    Some(d) => texts.push(self.numbers.equal(&d)),
+                    None => return Formula::Guarded(source, "a number of more than 400 digits".into()),
+                },
+                Value::Array(items) => parts.push(self.array_value(items, source, positive)),
+                Value::Object(members) => parts.push(self.object_value(members, source, positive)),
+            }
+        }
+        if matches!(kind, Kind::Number | Kind::String) {
+            let rx = Rx::alt(texts);
+            return match (positive, kind) {
+                (true, _) => Formula::Text(Rc::new(rx)),
+                (false, Kind::String) => Formula::Text(Rc::new(rx.complement())),
+                (false, _) => {
+                    Formula::Text(Rc::new(Rx::and([self.numbers.decimal(), rx.complement()])))
+                }
+            };
+        }
+        if positive { any(source, parts) } else { all(parts) }
+    }
+
+    fn array_value(&mut self, items: &[Value], source: Source, positive: bool) -> Formula {
+        let len = items.len() as u64;
+        let prefix = items
+            .iter()
+            .map(|item| {
+                let node = self.constant(item, source.node);
+                self.state([(node, true)])
+            })
+            .collect::<Vec<_>>();
+        if positive {
+            return all(vec![
+                Formula::Atom(Atom::Items(Rc::new(Items {
+                    prefix,
+                    rest: Some(StateId::NEVER),
+                    evaluates: true,
+                }))),
+                Formula::Atom(Atom::MinItems(len)),
+            ]);
+        }
+        let mut options = vec![Formula::Atom(Atom::MinItems(len + 1))];
+        if let Some(shorter) = len.checked_sub(1) {
+            options.push(Formula::Atom(Atom::MaxItems(shorter)));
+        }
+        for (i, state) in prefix.into_iter().enumerate() {
+            options.push(self.item_outside(i, state, source));
+        }
+        any(source, options)
+    }
+
+    /// An item at position `i` exists and is outside of `state`.
+    fn item_outside(&mut self, i: usize, state: StateId, source: Source) -> Formula {
+        let Some(outside) = self.outside(state) else {
+            return Formula::Guarded(source, "the complement of a conjunction".into());
+        };
+        let mut prefix = vec![StateId::ANY; i];
+        prefix.push(outside);
+        all(vec![
+            Formula::Atom(Atom::Items(Rc::new(Items {
+                prefix,
+                rest: None,
+                evaluates: false,
+            }))),
+            Formula::Atom(Atom::MinItems(i as u64 + 1)),
+        ])
+    }
+
+    fn object_value(&mut self, members: &serde_json::Map<String, Value>, source: Source, positive: bool) -> Formula {
+        let mut named = Vec::new();
+        for (name, value) in members {
+            let node = self.constant(value, source.node);
+            named.push((name.clone(), self.state([(node, true)])));
+        }
+        if positive {
+            let mut parts: Vec<Formula> =
+                members.keys().map(|name| Formula::Atom(Atom::Required(name.as_str().into()))).collect();
+            parts.insert(
+                0,
+                Formula::Atom(Atom::Members(Rc::new(Members {
+                    named,
+                    patterns: Vec::new(),
+                    rest: Some(StateId::NEVER),
+                    evaluates: true,
+                    source,
+                }))),
+            );
+            return all(parts);
+        }
+        let mut options = vec![Formula::Atom(Atom::MinMembers(members.len() as u64 + 1))];
+        for (name, state) in named {
+            options.push(Formula::Atom(Atom::Forbidden(name.as_str().into())));
+            options.push(self.member_outside(&name, state, source));
+        }
+        any(source, options)
+    }
+
+    /// A member `name` exists and is outside of `state`.
+    fn member_outside(&mut self, name: &str, state: StateId, source: Source) -> Formula {
+        let Some(outside) = self.outside(state) else {
+            return Formula::Guarded(source, "the complement of a conjunction".into());
+        };
+        if outside == StateId::NEVER {
+            return Formula::False;
+        }
+        all(vec![
+            Formula::Atom(Atom::Members(Rc::new(Members {
+                named: vec![(name.to_owned(), outside)],
+                patterns: Vec::new(),
+                rest: None,
+                evaluates: false,
+                source,
+            }))),
+            Formula::Atom(Atom::Required(name.into())),
+        ])
+    }
+
+    fn object_rule(&mut self, test: &Test, source: Source, positive: bool) -> Formula {
+        let atom = Formula::Atom;
+        match test {
+            Test::Properties { named, patterns, rest } => {
+                let named: Vec<(String, StateId)> =
+                    named.iter().map(|(name, n)| (name.clone(), self.state([(*n, true)]))).collect();
+                let patterns: Vec<(Rc<Rx>, StateId)> =
+                    patterns.iter().map(|(rx, n)| (rx.clone(), self.state([(*n, true)]))).collect();
+                let rest = rest.map(|n| self.state([(n, true)]));
+                if positive {
+                    return atom(Atom::Members(Rc::new(Members {
+                        named,
+                        patterns,
+                        rest,
+                        evaluates: true,
+                        source,
+                    })));
+                }
+                let mut options = Vec::new();
+                for (name, state) in &named {
+                    options.push(self.member_outside(name, *state, source));
+                }
+                if patterns.iter().any(|(_, s)| *s != StateId::ANY) || rest.is_some_and(|s| s != StateId::ANY) {
+                    options.push(Formula::Guarded(source, "some member without a name must be outside a schema".into()));
+                }
+                any(source, options)
+            }
+            Test::Required(names) if positive => {
+                all(names.iter().map(|n| atom(Atom::Required(n.as_str().into()))).collect())
+            }
+            Test::Required(names) => {
+                any(source, names.iter().map(|n| atom(Atom::Forbidden(n.as_str().into()))).collect())
+            }
+            Test::MinProperties(n) if positive => atom(Atom::MinMembers(*n)),
+            Test::MinProperties(n) => n.checked_sub(1).map_or(Formula::False, |n| atom(Atom::MaxMembers(n))),
+            Test::MaxProperties(n) if positive => atom(Atom::MaxMembers(*n)),
+            Test::MaxProperties(n) => atom(Atom::MinMembers(n.saturating_add(1))),
+            Test::Names(node) => {
+                let state = self.state([(*node, true)]);
+                if positive {
+                    atom(Atom::Names(state, source))
+                } else {
+                    Formula::Guarded(source, "some name must be outside a schema".into())
+                }
+            }
+            Test::Needs(list) => {
+                self.note(source.node, source.keyword, How::Rewriting);
+                let parts = list
+                    .iter()
+                    .map(|(name, names)| {
+                        let has = atom(Atom::Required(name.as_str().into()));
+                        let lacks = atom(Atom::Forbidden(name.as_str().into()));
+                        if positive {
+                            let mut with = vec![has];
+                            with.extend(names.iter().map(|n| atom(Atom::Required(n.as_str().into()))));
+                            any(source, vec![lacks, all(with)])
+                        } else {
+                            let missing = names.iter().map(|n| atom(Atom::Forbidden(n.as_str().into()))).collect();
+                            all(vec![has, any(source, missing)])
+                        }
+                    })
+                    .collect();
+                if positive { all(parts) } else { any(source, parts) }
+            }
+            Test::NeedsSchema(list) => {
+                self.note(source.node, source.keyword, How::Rewriting);
+                let mut parts = Vec::new();
+                for (name, node) in list {
+                    let has = atom(Atom::Required(name.as_str().into()));
+                    let inner = self.formula(*node, positive, Kind::Object);
+                    parts.push(if positive {
+                        let lacks = atom(Atom::Forbidden(name.as_str().into()));
+                        any(source, vec![lacks, all(vec![has, inner])])
+                    } else {
+                        all(vec![has, inner])
+                    });
+                }
+                if positive { all(parts) } else { any(source, parts) }
+            }
+            _ => truth(positive),
+        }
+    }
+
+    fn array_rule(&mut self, test: &Test, source: Source, positive: bool) -> Formula {
+        let atom = Formula::Atom;
+        match test {
+            Test::Items { prefix, rest } => {
+                let prefix: Vec<StateId> = prefix.iter().map(|n| self.state([(*n, true)])).collect();
+                let rest = rest.map(|n| self.state([(n, true)]));
+                if positive {
+                    return atom(Atom::Items(Rc::new(Items {
+                        prefix,
+                        rest,
+                        evaluates: true,
+                    })));
+                }
+                let mut options = Vec::new();
+                for (i, state) in prefix.iter().enumerate() {
+                    if *state != StateId::ANY {
+                        options.push(self.item_outside(i, *state, source));
+                    }
+                }
+                match rest {
+                    None | Some(StateId::ANY) => {}
+                    Some(StateId::NEVER) => options.push(atom(Atom::MinItems(prefix.len() as u64 + 1))),
+                    Some(state) => match self.outside(state) {
+                        Some(outside) if prefix.is_empty() => {
+                            options.push(atom(Atom::Contains(outside, 1, None, source)));
+                        }
+                        _ => options.push(Formula::Guarded(source, "some later item must be outside a schema".into())),
+                    },
+                }
+                any(source, options)
+            }
+            Test::MinItems(n) if positive => atom(Atom::MinItems(*n)),
+            Test::MinItems(n) => n.checked_sub(1).map_or(Formula::False, |n| atom(Atom::MaxItems(n))),
+            Test::MaxItems(n) if positive => atom(Atom::MaxItems(*n)),
+            Test::MaxItems(n) => atom(Atom::MinItems(n.saturating_add(1))),
+            Test::Unique if positive => atom(Atom::Unique(source)),
+            Test::Unique => Formula::Guarded(source, "two items must be equal".into()),
+            Test::Contains { node, min, max } => {
+                let state = self.state([(*node, true)]);
+                if positive {
+                    return atom(Atom::Contains(state, *min, *max, source));
+                }
+                let mut options = Vec::new();
+                if let Some(fewer) = min.checked_sub(1) {
+                    options.push(atom(Atom::Contains(state, 0, Some(fewer), source)));
+                }
+                if let Some(max) = max {
+                    options.push(atom(Atom::Contains(state, max.saturating_add(1), None, source)));
+                }
+                any(source, options)
+            }
+            _ => truth(positive),
+        }
+    }
+
+    /// Exactly one: each alternative without the others that it is not proven disjoint from.
+    fn one_of(&mut self, nodes: &[NodeId], source: Source, positive: bool, kind: Kind) -> Formula {
+        if !positive {
+            // None of them, or two at once.
+            let none = nodes.iter().map(|n| self.formula(*n, false, kind)).collect();
+            let mut options = vec![all(none)];
+            for (i, a) in nodes.iter().enumerate() {
+                for b in nodes.iter().skip(i + 1) {
+                    if !self.disjoint(*a, *b, kind) {
+                        options.push(all(vec![self.formula(*a, true, kind), self.formula(*b, true, kind)]));
+                    }
+                }
+            }
+            return any(source, options);
+        }
+        let here: Vec<Formula> = nodes.iter().map(|n| self.formula(*n, true, kind)).collect();
+        let possible: Vec<bool> = here.iter().map(|f| !matches!(f, Formula::False)).collect();
+        let mut options = Vec::new();
+        for (i, (node, formula)) in nodes.iter().zip(here).enumerate() {
+            if matches!(formula, Formula::False) {
+                continue;
+            }
+            let mut parts = vec![formula];
+            for (j, other) in nodes.iter().enumerate() {
+                if i != j && possible.get(j) == Some(&true) && !self.disjoint(*node, *other, kind) {
+                    self.note(source.node, "oneOf", How::Rewriting);
+                    parts.push(self.formula(*other, false, kind));
+                }
+            }
+            options.push(all(parts));
+        }
+        any(source, options)
+    }
+
+    /// Whether no value of `kind` satisfies both; a proof, never a guess.
+    fn disjoint(&mut self, a: NodeId, b: NodeId, kind: Kind) -> bool {
+        let both = if a < b { [(a, true), (b, true)] } else { [(b, true), (a, true)] };
+        if a == b {
+            return false;
+        }
+        let key = (both[0].0, both[1].0, kind);
+        if let Some(known) = self.disjoint.get(&key) {
+            return *known;
+        }
+        // Met again inside its own proof, the pair counts as not disjoint.
+        self.disjoint.insert(key, false);
+        let formula = self.all_of(&both, kind);
+        let proven = self.is_false(&formula, kind, self.limits.proof_depth);
+        self.disjoint.insert(key, proven);
+        proven
+    }
+}
+
+/// A formula of a Boolean.
+pub(super) fn truth(value: bool) -> Formula {
+    if value { Formula::True } else { Formula::False }
+}
+
+/// All of `parts`.
+pub(super) fn all(parts: Vec<Formula>) -> Formula {
+    let mut out = Vec::with_capacity(parts.len());
+    for part in parts {
+        match part {
+            Formula::True => {}
+            Formula::False => return Formula::False,
+            Formula::All(inner) => out.extend(inner),
+            other => out.push(other),
+        }
+    }
+    match out.len() {
+        0 => Formula::True,
+        1 => out.swap_remove(0),
+        _ => Formula::All(out),
+    }
+}
+
+/// Any of `parts`.
+pub(super) fn any(source: Source, parts: Vec<Formula>) -> Formula {
+    let mut out = Vec::with_capacity(parts.len());
+    for part in parts {
+        match part {
+            Formula::False => {}
+            Formula::True => return Formula::True,
+            other => out.push(other),
+        }
+    }
+    match out.len() {
+        0 => Formula::False,
+        1 => out.swap_remove(0),
+        _ => Formula::Any(source, out),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_fold() {
+        let source = Source {
+            node: NodeId::TRUE,
+            keyword: "anyOf",
+        };
+        assert!(matches!(all(vec![Formula::True, Formula::False]), Formula::False));
+        assert!(matches!(all(vec![]), Formula::True));
+        assert!(matches!(any(source, vec![]), Formula::False));
+        assert!(matches!(any(source, vec![Formula::True, Formula::False]), Formula::True));
+    }
+}

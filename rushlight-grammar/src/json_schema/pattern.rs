@@ -1,0 +1,564 @@
+//! ECMA-262 patterns as regular languages.
+//!
+//! JSON Schema patterns are unanchored searches. The pattern is read into a small tree, then turned into the language of
+//! whole texts in which a match exists, by passing the rest of the text ("what may still follow") inwards: `$` is "and
+//! nothing follows", `(?=x)` is "and what follows starts with x", `(?!x)` the complement of that. This is exact for
+//! look-ahead outside of repetitions. Back-references, look-behind, `\b`, and look-ahead under `*` are not regular in this
+//! form and are refused; the caller guards them instead.
+
+use super::rx::Rx;
+
+/// Nested groups allowed in a pattern.
+const MAX_DEPTH: usize = 200;
+/// The largest counted repetition that is expanded.
+const MAX_COUNT: u32 = 100_000;
+
+/// The language of whole texts in which `pattern` finds a match, or why it cannot be stated.
+pub(super) fn search(pattern: &str) -> Result<Rx, String> {
+    let node = Parser::new(pattern).parse()?;
+    begin(&node)
+}
+
+/// The language of texts that `pattern`, given without anchors, matches from end to end.
+///
+/// Only for patterns written in this crate.
+pub(super) fn whole(pattern: &str) -> Rx {
+    Rx::Plain(pattern.to_owned())
+}
+
+#[derive(Clone, Debug)]
+enum Node {
+    /// Regex-crate text without look-around or anchors.
+    Plain(String),
+    Cat(Vec<Node>),
+    Alt(Vec<Node>),
+    Rep(Box<Node>, u32, Option<u32>),
+    Begin,
+    End,
+    Ahead(Box<Node>, bool),
+}
+
+impl Node {
+    fn is_plain(&self) -> bool {
+        match self {
+            Node::Plain(_) => true,
+            Node::Cat(parts) | Node::Alt(parts) => parts.iter().all(Node::is_plain),
+            Node::Rep(inner, ..) => inner.is_plain(),
+            Node::Begin | Node::End | Node::Ahead(..) => false,
+        }
+    }
+
+    fn has_begin(&self) -> bool {
+        match self {
+            Node::Begin => true,
+            Node::Cat(parts) | Node::Alt(parts) => parts.iter().any(Node::has_begin),
+            Node::Rep(inner, ..) => inner.has_begin(),
+            _ => false,
+        }
+    }
+
+    fn to_rx(&self) -> Result<Rx, String> {
+        Ok(match self {
+            Node::Plain(text) => Rx::Plain(text.clone()),
+            Node::Cat(parts) => {
+                Rx::cat(parts.iter().map(Node::to_rx).collect::<Result<Vec<_>, _>>()?)
+            }
+            Node::Alt(parts) => {
+                Rx::alt(parts.iter().map(Node::to_rx).collect::<Result<Vec<_>, _>>()?)
+            }
+            Node::Rep(inner, min, max) => Rx::Rep(Box::new(inner.to_rx()?), *min, *max),
+            Node::Begin | Node::End | Node::Ahead(..) => {
+                return Err("an anchor or look-ahead inside a repetition".to_owned());
+            }
+        })
+    }
+}
+
+/// The language of a whole text, at its very start.
+fn begin(node: &Node) -> Result<Rx, String> {
+    match node {
+        Node::Alt(parts) => Ok(Rx::alt(parts.iter().map(begin).collect::<Result<Vec<_>, _>>()?)),
+        Node::Cat(parts) => {
+            let mut parts: &[Node] = parts;
+            // `^` may stand after look-aheads, which consume nothing; everything after it starts at 0.
+            let lead = parts
+                .iter()
+                .take_while(|p| matches!(p, Node::Begin | Node::Ahead(..)))
+                .count();
+            if parts.iter().take(lead).any(|p| matches!(p, Node::Begin)) {
+                let kept: Vec<Node> = parts
+                    .iter()
+                    .enumerate()
+                    .filter(|(i, p)| !(*i < lead && matches!(p, Node::Begin)))
+                    .map(|(_, p)| p.clone())
+                    .collect();
+                return follow(&Node::Cat(kept), Rx::All);
+            }
+            if let Some((first, rest)) = parts.split_first()
+                && first.has_begin()
+            {
+                return match first {
+                    Node::Alt(options) => {
+                        let whole = options.iter().map(|option| {
+                            let mut joined = match option {
+                                Node::Cat(inner) => inner.clone(),
+                                other => vec![other.clone()],
+                            };
+                            joined.extend(rest.iter().cloned());
+                            begin(&Node::Cat(joined))
+                        });
+                        Ok(Rx::alt(whole.collect::<Result<Vec<_>, _>>()?))
+                    }
+                    Node::Cat(inner) => {
+                        let mut joined = inner.clone();
+                        joined.extend(rest.iter().cloned());
+                        begin(&Node::Cat(joined))
+                    }
+                    _ => Err("a start anchor inside a repetition".to_owned()),
+                };
+            }
+            if parts.iter().any(Node::has_begin) {
+                return Err("a start anchor after other text".to_owned());
+            }
+            // `.*` in front is what a search adds anyway.
+            while let [Node::Rep(inner, 0, None), rest @ ..] = parts
+                && matches!(&**inner, Node::Plain(p) if p == ANY)
+            {
+                parts = rest;
+            }
+            Ok(Rx::cat([Rx::All, follow(&Node::Cat(parts.to_vec()), Rx::All)?]))
+        }
+        Node::Begin => Ok(Rx::All),
+        other if other.has_begin() => Err("a start anchor inside a repetition".to_owned()),
+        other => Ok(Rx::cat([Rx::All, follow(other, Rx::All)?])),
+    }
+}
+
+/// The language of `node` followed by a text of `rest`.
+fn follow(node: &Node, rest: Rx) -> Result<Rx, String> {
+    if node.is_plain() {
+        return Ok(Rx::cat([node.to_rx()?, rest]));
+    }
+    match node {
+        Node::Cat(parts) => parts.iter().rev().try_fold(rest, |rest, part| follow(part, rest)),
+        Node::Alt(parts) => {
+            let options = parts.iter().map(|part| follow(part, rest.clone()));
+            Ok(Rx::alt(options.collect::<Result<Vec<_>, _>>()?))
+        }
+        Node::Rep(inner, 0, Some(1)) => Ok(Rx::alt([rest.clone(), follow(inner, rest)?])),
+        Node::End => Ok(match rest {
+            Rx::All | Rx::Empty => Rx::Empty,
+            other => Rx::and([Rx::Empty, other]),
+        }),
+        Node::Ahead(inner, positive) => {
+            let seen = follow(inner, Rx::All)?;
+            Ok(Rx::and([rest, if *positive { seen } else { seen.complement() }]))
+        }
+        Node::Begin => Err("a start anchor after other text".to_owned()),
+        Node::Rep(..) | Node::Plain(_) => {
+            Err("an anchor or look-ahead inside a repetition".to_owned())
+        }
+    }
+}
+
+/// ECMA-262's `.`: everything but the four line terminators.
+const ANY: &str = r"[^\n\r\u{2028}\u{2029}]";
+const SPACE: &str = r"\t\n\x0B\x0C\r \u{a0}\u{1680}\u{2000}-\u{200a}\u{2028}\u{2029}\u{202f}\u{205f}\u{3000}\u{feff}";
+
+struct Parser<'a> {
+    chars: std::iter::Peekable<std::str::Chars<'a>>,
+    depth: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn new(pattern: &'a str) -> Self {
+        Self {
+            chars: pattern.chars().peekable(),
+            depth: 0,
+        }
+    }
+
+    fn parse(mut self) -> Result<Node, String> {
+        let node = self.alternatives()?;
+        match self.chars.next() {
+            None => Ok(node),
+            Some(c) => Err(format!("unexpected '{c}'")),
+        }
+    }
+
+    fn alternatives(&mut self) -> Result<Node, String> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(format!("more than {MAX_DEPTH} nested groups"));
+        }
+        let mut options = vec![self.sequence()?];
+        while self.chars.next_if_eq(&'|').is_some() {
+            options.push(self.sequence()?);
+        }
+        self.depth -= 1;
+        Ok(if options.len() == 1 {
+            options.swap_remove(0)
+        } else {
+            Node::Alt(options)
+        })
+    }
+
+    fn sequence(&mut self) -> Result<Node, String> {
+        let mut parts = Vec::new();
+        while let Some(&c) = self.chars.peek() {
+            if c == '|' || c == ')' {
+                break;
+            }
+            let atom = self.atom()?;
+            parts.push(self.quantified(atom)?);
+        }
+        Ok(Node::Cat(parts))
+    }
+
+    fn quantified(&mut self, mut atom: Node) -> Result<Node, String> {
+        loop {
+            let (min, max) = match self.chars.peek() {
+                Some('{') => match self.braces()? {
+                    Some(counts) => counts,
+                    None => return self.brace_literal(atom),
+                },
+                Some('*' | '+' | '?') => match self.chars.next() {
+                    Some('*') => (0, None),
+                    Some('+') => (1, None),
+                    _ => (0, Some(1)),
+                },
+                _ => return Ok(atom),
+            };
+            // Laziness chooses among matches, never whether one exists.
+            self.chars.next_if_eq(&'?');
+            if matches!(atom, Node::Begin | Node::End) {
+                return Err("a repeated anchor".to_owned());
+            }
+            atom = Node::Rep(Box::new(atom), min, max);
+        }
+    }
+
+    /// `{n}`, `{n,}`, `{n,m}`; anything else is a literal brace, as in web browsers.
+    fn braces(&mut self) -> Result<Option<(u32, Option<u32>)>, String> {
+        let ahead: String = self.chars.clone().skip(1).take_while(|c| *c != '}').take(24).collect();
+        let closes = self.chars.clone().nth(ahead.chars().count() + 1) == Some('}');
+        let (low, high) = match ahead.split_once(',') {
+            Some((low, high)) => (low, Some(high)),
+            None => (ahead.as_str(), None),
+        };
+        let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+        if !closes || !digits(low) || high.is_some_and(|h| !h.is_empty() && !digits(h)) {
+            return Ok(None);
+        }
+        let count = |s: &str| match s.parse::<u32>() {
+            Ok(n) if n <= MAX_COUNT => Ok(n),
+            _ => Err(format!("a repetition of more than {MAX_COUNT}")),
+        };
+        let min = count(low)?;
+        let max = match high {
+            None => Some(min),
+            Some("") => None,
+            Some(high) => Some(count(high)?),
+        };
+        if max.is_some_and(|max| max < min) {
+            return Err("a repetition whose bounds are out of order".to_owned());
+        }
+        for _ in 0..ahead.chars().count() + 2 {
+            self.chars.next();
+        }
+        Ok(Some((min, max)))
+    }
+
+    /// A brace that counts nothing is the next atom, not a quantifier.
+    fn brace_literal(&mut self, atom: Node) -> Result<Node, String> {
+        self.chars.next();
+        let brace = self.quantified(Node::Plain(literal('{')))?;
+        Ok(Node::Cat(vec![atom, brace]))
+    }
+
+    fn atom(&mut self) -> Result<Node, String> {
+        let Some(c) = self.chars.next() else {
+            return Err("the pattern ends early".to_owned());
+        };
+        match c {
+            '^' => Ok(Node::Begin),
+            '$' => Ok(Node::End),
+            '.' => Ok(Node::Plain(ANY.to_owned())),
+            '(' => self.group(),
+            '[' => self.class(),
+            '\\' => self.escape(),
+            '*' | '+' | '?' => Err(format!("nothing to repeat before '{c}'")),
+            other => Ok(Node::Plain(literal(other))),
+        }
+    }
+
+    fn group(&mut self) -> Result<Node, String> {
+        let mut ahead = None;
+        if self.chars.next_if_eq(&'?').is_some() {
+            match self.chars.next() {
+                Some(':') => {}
+                Some('=') => ahead = Some(true),
+                Some('!') => ahead = Some(false),
+                Some('<') => {
+                    if matches!(self.chars.peek(), Some('=' | '!')) {
+                        return Err("look-behind".to_owned());
+                    }
+                    while self.chars.next().ok_or("an unclosed group name")? != '>' {}
+                }
+                Some('P') => return Err("a Python-style group".to_owned()),
+                _ => return Err("an inline flag group".to_owned()),
+            }
+        }
+        let inner = self.alternatives()?;
+        if self.chars.next() != Some(')') {
+            return Err("an unclosed group".to_owned());
+        }
+        Ok(match ahead {
+            Some(positive) => Node::Ahead(Box::new(inner), positive),
+            None => inner,
+        })
+    }
+
+    fn class(&mut self) -> Result<Node, String> {
+        let negated = self.chars.next_if_eq(&'^').is_some();
+        let mut body = String::new();
+        loop {
+            let c = self.chars.next().ok_or("an unclosed class")?;
+            if c == ']' {
+                break;
+            }
+            let (low, single) = self.class_item(c)?;
+            if self.chars.peek() == Some(&'-') {
+                let after = self.chars.clone().nth(1);
+                match (single, after) {
+                    (Some(start), Some(end)) if end != ']' => {
+                        self.chars.next();
+                        let c = self.chars.next().ok_or("an unclosed class")?;
+                        let (high, end) = self.class_item(c)?;
+                        match end {
+                            Some(end) if end >= start => {
+                                body.push_str(&format!("{low}-{high}"));
+                            }
+                            Some(_) => return Err("a class range out of order".to_owned()),
+                            None => body.push_str(&format!("{low}\\-{high}")),
+                        }
+                        continue;
+                    }
+                    _ => {}
+                }
+            }
+            body.push_str(&low);
+        }
+        Ok(Node::Plain(match (negated, body.is_empty()) {
+            (false, true) => "[a&&b]".to_owned(),
+            (true, true) => "(?s:.)".to_owned(),
+            (false, false) => format!("[{body}]"),
+            (true, false) => format!("[^{body}]"),
+        }))
+    }
+
+    /// One member of a class as class text, and its code point where it is a single character.
+    fn class_item(&mut self, c: char) -> Result<(String, Option<char>), String> {
+        if c != '\\' {
+            return Ok((literal(c), Some(c)));
+        }
+        match self.chars.peek() {
+            Some('b') => {
+                self.chars.next();
+                Ok((literal('\u{8}'), Some('\u{8}')))
+            }
+            Some('-') => {
+                self.chars.next();
+                Ok((literal('-'), Some('-')))
+            }
+            _ => match self.escaped()? {
+                Escaped::Char(c) => Ok((literal(c), Some(c))),
+                Escaped::Set(set) => Ok((set, None)),
+            },
+        }
+    }
+
+    fn escape(&mut self) -> Result<Node, String> {
+        match self.chars.peek() {
+            Some('b' | 'B') => return Err("a word boundary".to_owned()),
+            Some('1'..='9' | 'k') => return Err("a back-reference".to_owned()),
+            // Not ECMA-262, but common in schemas written for other engines.
+            Some('A') => {
+                self.chars.next();
+                return Ok(Node::Begin);
+            }
+            Some('Z' | 'z') => {
+                self.chars.next();
+                return Ok(Node::End);
+            }
+            _ => {}
+        }
+        Ok(Node::Plain(match self.escaped()? {
+            Escaped::Char(c) => literal(c),
+            Escaped::Set(set) => format!("[{set}]"),
+        }))
+    }
+
+    fn escaped(&mut self) -> Result<Escaped, String> {
+        let c = self.chars.next().ok_or("the pattern ends after a backslash")?;
+        let set = |s: &str| Ok(Escaped::Set(s.to_owned()));
+        match c {
+            'd' => set("0-9"),
+            'D' => set("[^0-9]"),
+            'w' => set("0-9A-Za-z_"),
+            'W' => set("[^0-9A-Za-z_]"),
+            's' => set(SPACE),
+            'S' => Ok(Escaped::Set(format!("[^{SPACE}]"))),
+            'p' | 'P' => self.property(c),
+            'n' => Ok(Escaped::Char('\n')),
+            'r' => Ok(Escaped::Char('\r')),
+            't' => Ok(Escaped::Char('\t')),
+            'f' => Ok(Escaped::Char('\u{c}')),
+            'v' => Ok(Escaped::Char('\u{b}')),
+            '0' => Ok(Escaped::Char('\0')),
+            'c' => match self.chars.next() {
+                Some(letter) if letter.is_ascii_alphabetic() => {
+                    let code = u32::from(letter.to_ascii_uppercase()) - u32::from('@');
+                    char::from_u32(code).map(Escaped::Char).ok_or_else(|| "a bad control escape".to_owned())
+                }
+                _ => Err("a bad control escape".to_owned()),
+            },
+            'x' => self.hex(2).and_then(scalar),
+            'u' => self.unicode(),
+            other if other.is_ascii_alphanumeric() => Err(format!("the escape '\\{other}'")),
+            other => Ok(Escaped::Char(other)),
+        }
+    }
+
+    fn property(&mut self, kind: char) -> Result<Escaped, String> {
+        if self.chars.next() != Some('{') {
+            return Err("a property escape without braces".to_owned());
+        }
+        let name: String = self.chars.by_ref().take_while(|c| *c != '}').collect();
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "_=- ".contains(c)) {
+            return Err(format!("the property '{name}'"));
+        }
+        // The engine's own parser knows which names exist.
+        let set = format!("\\{kind}{{{name}}}");
+        llguidance::derivre::RegexBuilder::new()
+            .mk_regex(&format!("[{set}]"))
+            .map_err(|_| format!("the property '{name}'"))?;
+        Ok(Escaped::Set(set))
+    }
+
+    fn hex(&mut self, digits: usize) -> Result<u32, String> {
+        let mut value = 0;
+        for _ in 0..digits {
+            let digit = self.chars.next().and_then(|c| c.to_digit(16));
+            value = value * 16 + digit.ok_or("a bad hexadecimal escape")?;
+        }
+        Ok(value)
+    }
+
+    fn unicode(&mut self) -> Result<Escaped, String> {
+        if self.chars.next_if_eq(&'{').is_some() {
+            let text: String = self.chars.by_ref().take_while(|c| *c != '}').collect();
+            let code = u32::from_str_radix(&text, 16).map_err(|_| "a bad code point escape")?;
+            return scalar(code);
+        }
+        let high = self.hex(4)?;
+        if (0xD800..0xDC00).contains(&high) {
+            let mut rest = self.chars.clone();
+            if rest.next() == Some('\\') && rest.next() == Some('u') {
+                self.chars.next();
+                self.chars.next();
+                let low = self.hex(4)?;
+                if (0xDC00..0xE000).contains(&low) {
+                    return scalar(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00));
+                }
+            }
+        }
+        scalar(high)
+    }
+}
+
+enum Escaped {
+    Char(char),
+    /// Text for the inside of a class.
+    Set(String),
+}
+
+fn scalar(code: u32) -> Result<Escaped, String> {
+    char::from_u32(code).map(Escaped::Char).ok_or_else(|| "a lone surrogate".to_owned())
+}
+
+/// `c` for both the inside and the outside of a class.
+fn literal(c: char) -> String {
+    if c.is_ascii_alphanumeric() || (!c.is_ascii() && !c.is_control()) {
+        c.to_string()
+    } else {
+        format!("\\u{{{:x}}}", u32::from(c))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(pattern: &str, yes: &[&str], no: &[&str]) {
+        let rx = search(pattern).unwrap();
+        for text in yes {
+            assert_eq!(rx.matches(text), Some(true), "{pattern} should find in {text:?}");
+        }
+        for text in no {
+            assert_eq!(rx.matches(text), Some(false), "{pattern} should not find in {text:?}");
+        }
+    }
+
+    #[test]
+    fn anchors_and_searches() {
+        check("a", &["a", "xay", "\na"], &["", "b"]);
+        check("^a", &["a", "ab"], &["ba"]);
+        check("a$", &["a", "ba"], &["ab", "a\n"]);
+        check("^(a|b)$", &["a", "b"], &["ab", ""]);
+        check("^a|b$", &["ax", "xb"], &["xa", "bx"]);
+        check("(^a|b)c", &["acx", "xbc"], &["xac"]);
+        check("^$", &[""], &["a", "\n"]);
+        check("", &["", "a"], &[]);
+        check("^a?$|^b{2,3}$", &["", "a", "bb", "bbb"], &["b", "aa"]);
+        check("^a{,2}$", &["a{,2}"], &["aa"]);
+    }
+
+    #[test]
+    fn look_ahead_is_intersection_and_complement() {
+        check("^(?!foo)", &["", "bar", "xfoo"], &["foo", "foobar"]);
+        check("^(?!.*bad).*$", &["good"], &["a bad one"]);
+        check("^(?=.*[a-z])(?=.*[0-9]).{3,}$", &["a1b", "12c"], &["abc", "a1"]);
+        check("^(?!-)[a-z-]+$", &["a-"], &["-a"]);
+        check("^a(?!b$)", &["a", "abc"], &["ab"]);
+        assert!(search("(?<=a)b").is_err());
+        assert!(search(r"\bfoo\b").is_err());
+        assert!(search(r"(a)\1").is_err());
+        assert!(search("(?:(?!x).)*y").is_err());
+    }
+
+    #[test]
+    fn escapes_and_classes_are_ecma() {
+        check(r"^\d+$", &["12"], &["١", ""]);
+        check(r"^\w$", &["a", "_"], &["é"]);
+        check(r"^\s$", &[" ", "\u{feff}", "\u{a0}"], &["a"]);
+        check(r"^\S\D\W$", &["xy-"], &[" y-"]);
+        check(r"^[\w.-]+$", &["a.b-c"], &["a b"]);
+        check(r"^[^\d\s]$", &["x"], &["1", " "]);
+        check(r"^[a\-z]$", &["-", "a", "z"], &["b"]);
+        check(r"^[-a]$", &["-"], &["b"]);
+        check(r"^[\]\[&&~]$", &["]", "[", "&", "~"], &["a"]);
+        check(r"^\u00e9\x41\/\.$", &["éA/."], &["éA/x"]);
+        check(r"^[^]$", &["\n", "a"], &["", "ab"]);
+        check(r"^\p{Lu}$", &["A", "É"], &["a"]);
+        check(r"^\cA$", &["\u{1}"], &["A"]);
+        check(r"^🐲*$", &["", "🐲🐲"], &["🐉"]);
+        check(r"^.$", &["a", "\u{85}"], &["\n", "\u{2028}"]);
+        check(r"^(?<year>\d{4})$", &["2024"], &["24"]);
+        assert!(search(r"^\S(|(.|\n)*\S)\Z").is_ok());
+        assert!(search(r"\a").is_err());
+        assert!(search("[z-a]").is_err());
+        assert!(search("(").is_err());
+    }
+}

@@ -1,0 +1,263 @@
+//! Regular languages over decoded text: the form that patterns, formats, lengths, enums and numbers meet in.
+//!
+//! A language is a tree with intersection and complement, handed to the mask engine's derivative engine as it is; no
+//! automaton is built here. [`Rx::Not`] is complement within all text, so it is only sound on strings (every text is a
+//! string) and on numbers where the caller intersects with the set of number texts.
+
+use llguidance::derivre::{RegexAst, RegexBuilder};
+
+/// Work units for one emptiness check; the derivative engine counts about 14 of them a microsecond.
+const EMPTINESS_FUEL: u64 = 30_000;
+
+/// A language of texts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Rx {
+    /// The empty text only.
+    Empty,
+    /// No text.
+    None,
+    /// Every text.
+    All,
+    /// One text.
+    Lit(String),
+    /// A pattern in the `regex` crate's syntax, anchored at both ends and without look-around.
+    Plain(String),
+    /// One after another.
+    Cat(Vec<Rx>),
+    /// Any of them.
+    Alt(Vec<Rx>),
+    /// At least `.1`, at most `.2` times (`None`: no bound).
+    Rep(Box<Rx>, u32, Option<u32>),
+    /// All of them.
+    And(Vec<Rx>),
+    /// Every other text.
+    Not(Box<Rx>),
+    /// Unsigned decimal digits whose value is a multiple of `.0 * 10^-.1`.
+    MultipleOf(u32, u32),
+}
+
+impl Rx {
+    /// All of `parts`, flattened.
+    pub(super) fn and(parts: impl IntoIterator<Item = Rx>) -> Rx {
+        let mut out: Vec<Rx> = Vec::new();
+        for part in parts {
+            match part {
+                Rx::All => {}
+                Rx::None => return Rx::None,
+                Rx::And(inner) => out.extend(inner),
+                other if out.contains(&other) => {}
+                other => out.push(other),
+            }
+        }
+        match out.len() {
+            0 => Rx::All,
+            1 => out.swap_remove(0),
+            _ => Rx::And(out),
+        }
+    }
+
+    /// Any of `parts`, flattened.
+    pub(super) fn alt(parts: impl IntoIterator<Item = Rx>) -> Rx {
+        let mut out: Vec<Rx> = Vec::new();
+        for part in parts {
+            match part {
+                Rx::None => {}
+                Rx::All => return Rx::All,
+                Rx::Alt(inner) => out.extend(inner),
+                other => out.push(other),
+            }
+        }
+        match out.len() {
+            0 => Rx::None,
+            1 => out.swap_remove(0),
+            _ => Rx::Alt(out),
+        }
+    }
+
+    /// `parts` in sequence, flattened.
+    pub(super) fn cat(parts: impl IntoIterator<Item = Rx>) -> Rx {
+        let mut out: Vec<Rx> = Vec::new();
+        for part in parts {
+            match part {
+                Rx::Empty => {}
+                Rx::None => return Rx::None,
+                Rx::Cat(inner) => out.extend(inner),
+                Rx::All if out.last() == Some(&Rx::All) => {}
+                other => out.push(other),
+            }
+        }
+        match out.len() {
+            0 => Rx::Empty,
+            1 => out.swap_remove(0),
+            _ => Rx::Cat(out),
+        }
+    }
+
+    /// Every text that this language does not hold.
+    pub(super) fn complement(self) -> Rx {
+        match self {
+            Rx::All => Rx::None,
+            Rx::None => Rx::All,
+            Rx::Not(inner) => *inner,
+            other => Rx::Not(Box::new(other)),
+        }
+    }
+
+    /// Texts of `min..=max` characters.
+    pub(super) fn length(min: u32, max: Option<u32>) -> Rx {
+        match (min, max) {
+            (0, None) => Rx::All,
+            (min, Some(max)) if min > max => Rx::None,
+            (min, max) => Rx::Rep(Box::new(Rx::Plain("(?s:.)".to_owned())), min, max),
+        }
+    }
+
+    /// The texts of this language, where it is a short list.
+    pub(super) fn literals(&self) -> Option<Vec<&str>> {
+        match self {
+            Rx::Lit(text) => Some(vec![text]),
+            Rx::Empty => Some(vec![""]),
+            Rx::None => Some(Vec::new()),
+            Rx::Alt(parts) => {
+                let mut out = Vec::new();
+                for part in parts {
+                    out.extend(part.literals()?);
+                }
+                Some(out)
+            }
+            _ => None,
+        }
+    }
+
+    /// The same language in the mask engine's form.
+    pub(super) fn to_ast(&self) -> RegexAst {
+        let all = |parts: &[Rx]| parts.iter().map(Rx::to_ast).collect::<Vec<_>>();
+        match self {
+            Rx::Empty => RegexAst::EmptyString,
+            Rx::None => RegexAst::NoMatch,
+            Rx::All => RegexAst::Regex("(?s:.*)".to_owned()),
+            Rx::Lit(text) => RegexAst::Literal(text.clone()),
+            Rx::Plain(pattern) => RegexAst::Regex(pattern.clone()),
+            Rx::Cat(parts) => RegexAst::Concat(all(parts)),
+            Rx::Alt(parts) => RegexAst::Or(all(parts)),
+            Rx::Rep(inner, min, max) => {
+                RegexAst::Repeat(Box::new(inner.to_ast()), *min, max.unwrap_or(u32::MAX))
+            }
+            Rx::And(parts) => RegexAst::And(all(parts)),
+            Rx::Not(inner) => RegexAst::Not(Box::new(inner.to_ast())),
+            Rx::MultipleOf(coefficient, exponent) => RegexAst::MultipleOf(*coefficient, *exponent),
+        }
+    }
+
+    /// Whether the language is surely not empty, by its shape alone.
+    fn plainly_inhabited(&self) -> bool {
+        match self {
+            Rx::Empty | Rx::All | Rx::Lit(_) | Rx::Plain(_) | Rx::MultipleOf(..) => true,
+            Rx::None | Rx::And(_) | Rx::Not(_) => false,
+            Rx::Cat(parts) => parts.iter().all(Rx::plainly_inhabited),
+            Rx::Alt(parts) => parts.iter().any(Rx::plainly_inhabited),
+            Rx::Rep(inner, min, _) => *min == 0 || inner.plainly_inhabited(),
+        }
+    }
+
+    /// Whether no text is in the language; `None` where the check ran out of fuel.
+    pub(super) fn is_empty(&self) -> Option<bool> {
+        match self {
+            Rx::None => return Some(true),
+            rx if rx.plainly_inhabited() => return Some(false),
+            _ => {}
+        }
+        if let Rx::And(parts) = self
+            && let Some(verdict) = Self::literal_intersection(parts)
+        {
+            return Some(verdict);
+        }
+        let mut builder = RegexBuilder::new();
+        let expr = builder.mk(&self.to_ast()).ok()?;
+        if builder.exprset().is_positive(expr) {
+            return Some(false);
+        }
+        Some(builder.into_regex_limited(expr, EMPTINESS_FUEL).ok()?.always_empty())
+    }
+
+    /// Emptiness of an intersection in which one part is a list of texts and the rest are lists or their complements.
+    fn literal_intersection(parts: &[Rx]) -> Option<bool> {
+        let at = parts.iter().position(|p| p.literals().is_some())?;
+        let mut left = parts.get(at)?.literals()?;
+        for (i, part) in parts.iter().enumerate() {
+            if i == at {
+                continue;
+            }
+            match part {
+                Rx::Not(inner) => {
+                    let out = inner.literals()?;
+                    left.retain(|text| !out.contains(text));
+                }
+                other => {
+                    let keep = other.literals()?;
+                    left.retain(|text| keep.contains(text));
+                }
+            }
+        }
+        Some(left.is_empty())
+    }
+
+    /// Whether `text` is in the language; `None` where the check ran out of fuel.
+    pub(super) fn matches(&self, text: &str) -> Option<bool> {
+        Some(match self {
+            Rx::All => true,
+            Rx::None => false,
+            Rx::Empty => text.is_empty(),
+            Rx::Lit(other) => other == text,
+            Rx::Not(inner) => !inner.matches(text)?,
+            Rx::And(parts) => {
+                for part in parts {
+                    if !part.matches(text)? {
+                        return Some(false);
+                    }
+                }
+                true
+            }
+            Rx::Alt(parts) => {
+                for part in parts {
+                    if part.matches(text)? {
+                        return Some(true);
+                    }
+                }
+                false
+            }
+            other => {
+                let mut builder = RegexBuilder::new();
+                let expr = builder.mk(&other.to_ast()).ok()?;
+                builder
+                    .into_regex_limited(expr, EMPTINESS_FUEL)
+                    .ok()?
+                    .is_match(text)
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn emptiness_sees_through_complements() {
+        let a = Rx::Plain("a+".into());
+        let b = Rx::Plain("[ab]+".into());
+        assert_eq!(Rx::and([a.clone(), b.clone().complement()]).is_empty(), Some(true));
+        assert_eq!(Rx::and([b, a.complement()]).is_empty(), Some(false));
+        let one = Rx::alt([Rx::Lit("x".into()), Rx::Lit("y".into())]);
+        assert_eq!(Rx::and([one.clone(), Rx::Lit("y".into()).complement()]).is_empty(), Some(false));
+        assert_eq!(Rx::and([one, Rx::Lit("z".into())]).is_empty(), Some(true));
+    }
+
+    #[test]
+    fn lengths_count_characters() {
+        let rx = Rx::length(2, Some(3));
+        assert_eq!(rx.matches("éü"), Some(true));
+        assert_eq!(rx.matches("é"), Some(false));
+        assert_eq!(rx.matches("a\nb\n"), Some(false));
+    }
+}

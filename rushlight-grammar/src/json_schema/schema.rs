@@ -1,0 +1,499 @@
+//! Reading: each schema object becomes a list of rules with their operands checked.
+//!
+//! A rule knows the keyword that it came from, so that a problem or an explanation can name it. Keywords that only
+//! describe (`title`, `default`, `examples`, `$comment`, unknown ones) become no rule, as the specification says.
+
+use std::rc::Rc;
+
+use serde_json::{Map, Value};
+
+use super::compiler::Compiler;
+use super::document::{Dialect, Place};
+use super::format;
+use super::number::{Compare, Decimal};
+use super::report::How;
+use super::rx::Rx;
+
+/// A schema in the compiler's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct NodeId(pub(super) u32);
+
+impl NodeId {
+    pub(super) const TRUE: NodeId = NodeId(0);
+    pub(super) const FALSE: NodeId = NodeId(1);
+}
+
+/// Where a node came from.
+#[derive(Clone, Debug)]
+pub(super) enum Origin<'a> {
+    Always(bool),
+    Place(Place<'a>),
+    /// `{"const": value}`, made while taking a constant apart; the node is the schema that held the constant.
+    Constant(Rc<Value>, NodeId),
+}
+
+/// JSON types as bits; whole numbers apart from the others.
+pub(super) mod types {
+    pub(in super::super) const NULL: u8 = 1;
+    pub(in super::super) const BOOLEAN: u8 = 2;
+    pub(in super::super) const INTEGER: u8 = 4;
+    pub(in super::super) const FRACTIONAL: u8 = 8;
+    pub(in super::super) const NUMBER: u8 = INTEGER | FRACTIONAL;
+    pub(in super::super) const STRING: u8 = 16;
+    pub(in super::super) const ARRAY: u8 = 32;
+    pub(in super::super) const OBJECT: u8 = 64;
+    pub(in super::super) const ALL: u8 = 127;
+}
+
+/// One keyword (or a group that is read together) with its operands.
+#[derive(Clone, Debug)]
+pub(super) struct Rule {
+    pub(super) keyword: &'static str,
+    pub(super) test: Test,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Test {
+    Types(u8),
+    Values(Rc<Vec<Value>>),
+    All(Vec<NodeId>),
+    Any(Vec<NodeId>),
+    One(Vec<NodeId>),
+    Not(NodeId),
+    If(NodeId, NodeId, NodeId),
+    Ref(NodeId),
+    Compare(Compare, Decimal),
+    Multiple(Decimal),
+    Text(Rc<Rx>),
+    Items { prefix: Vec<NodeId>, rest: Option<NodeId> },
+    MinItems(u64),
+    MaxItems(u64),
+    Unique,
+    Contains { node: NodeId, min: u64, max: Option<u64> },
+    Properties {
+        named: Vec<(String, NodeId)>,
+        patterns: Vec<(Rc<Rx>, NodeId)>,
+        rest: Option<NodeId>,
+    },
+    Required(Vec<String>),
+    MinProperties(u64),
+    MaxProperties(u64),
+    Names(NodeId),
+    Needs(Vec<(String, Vec<String>)>),
+    NeedsSchema(Vec<(String, NodeId)>),
+    UnevaluatedProperties(NodeId),
+    UnevaluatedItems(NodeId),
+    /// Only a guard can judge it: the types that it is about, and why.
+    Opaque(u8, String),
+}
+
+type Read<T> = Result<T, (&'static str, String)>;
+
+impl<'a> Compiler<'a> {
+    /// The rules of the schema at `place`, in the author's order.
+    pub(super) fn read(&mut self, id: NodeId, place: &Place<'a>) -> Rc<Vec<Rule>> {
+        let Value::Object(map) = place.value else {
+            self.problem(id, "", format!("a schema is an object or a boolean, not {}", kind_of(place.value)));
+            return Rc::new(Vec::new());
+        };
+        let mut rules = Vec::new();
+        for (key, value) in map {
+            match self.rule(place, map, key, value) {
+                Ok(Some(rule)) => rules.push(rule),
+                Ok(None) => {}
+                Err((keyword, reason)) => self.problem(id, keyword, reason),
+            }
+        }
+        for rule in &rules {
+            self.note(id, rule.keyword, How::Grammar);
+        }
+        // What is left to evaluate is only known once the rest is.
+        rules.sort_by_key(|rule| {
+            matches!(rule.test, Test::UnevaluatedItems(_) | Test::UnevaluatedProperties(_))
+        });
+        Rc::new(rules)
+    }
+
+    fn rule(
+        &mut self,
+        place: &Place<'a>,
+        map: &'a Map<String, Value>,
+        key: &str,
+        value: &'a Value,
+    ) -> Read<Option<Rule>> {
+        let made = |keyword, test| Ok(Some(Rule { keyword, test }));
+        let new = place.dialect >= Dialect::Draft2019;
+        match key {
+            "type" => {
+                let mut mask = type_mask(value).map_err(|e| ("type", e))?;
+                if map.get("nullable") == Some(&Value::Bool(true)) {
+                    mask |= types::NULL;
+                }
+                made("type", Test::Types(mask))
+            }
+            "enum" => match value {
+                Value::Array(values) => {
+                    let mut values = values.clone();
+                    if map.get("nullable") == Some(&Value::Bool(true)) && map.contains_key("type") {
+                        values.push(Value::Null);
+                    }
+                    made("enum", Test::Values(Rc::new(values)))
+                }
+                _ => Err(("enum", "must be an array".to_owned())),
+            },
+            "const" => made("const", Test::Values(Rc::new(vec![value.clone()]))),
+            "allOf" => made("allOf", Test::All(self.children(place, "allOf", value)?)),
+            "anyOf" => made("anyOf", Test::Any(self.children(place, "anyOf", value)?)),
+            "oneOf" => made("oneOf", Test::One(self.children(place, "oneOf", value)?)),
+            "not" => made("not", Test::Not(self.child(place, &["not"], value))),
+            "if" => {
+                let part = |this: &mut Self, key: &str| match map.get(key) {
+                    Some(value) => this.child(place, &[key], value),
+                    None => NodeId::TRUE,
+                };
+                let (then, otherwise) = (part(self, "then"), part(self, "else"));
+                if then == NodeId::TRUE && otherwise == NodeId::TRUE && !map.contains_key("then") {
+                    return Ok(None);
+                }
+                made("if", Test::If(self.child(place, &["if"], value), then, otherwise))
+            }
+            "$ref" => made("$ref", Test::Ref(self.reference(place, "$ref", value)?)),
+            "$recursiveRef" | "$dynamicRef" => self.dynamic(place, key, value).map(Some),
+            "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => self.bound(map, key, value),
+            "multipleOf" => match decimal(value) {
+                Some(step) if step.text() != "0" => {
+                    let test = if self.numbers.multiple(&step).is_some() {
+                        Test::Multiple(step)
+                    } else {
+                        Test::Opaque(types::NUMBER, "the step has more than nine digits".to_owned())
+                    };
+                    made("multipleOf", test)
+                }
+                _ => Err(("multipleOf", "must be a number above 0".to_owned())),
+            },
+            "minLength" => {
+                let min = small(count("minLength", value)?, "minLength")?;
+                made("minLength", Test::Text(Rc::new(Rx::length(min, None))))
+            }
+            "maxLength" => {
+                // A length that no answer reaches is no restriction.
+                let max = u32::try_from(count("maxLength", value)?).unwrap_or(u32::MAX - 1);
+                made("maxLength", Test::Text(Rc::new(Rx::length(0, Some(max)))))
+            }
+            "pattern" => {
+                let Value::String(pattern) = value else {
+                    return Err(("pattern", "must be a string".to_owned()));
+                };
+                let test = match self.pattern(pattern) {
+                    Ok(rx) => Test::Text(rx),
+                    Err(reason) => Test::Opaque(types::STRING, reason),
+                };
+                made("pattern", test)
+            }
+            "format" => match value {
+                Value::String(name) if name == "regex" => made(
+                    "format",
+                    Test::Opaque(types::STRING, "well-formed patterns are not a regular language".to_owned()),
+                ),
+                Value::String(name) => match format::language(name) {
+                    Some(rx) => made("format", Test::Text(Rc::new(rx))),
+                    None => {
+                        self.note_place(&place.pointer, "format", How::Annotation);
+                        Ok(None)
+                    }
+                },
+                _ => Err(("format", "must be a string".to_owned())),
+            },
+            "items" | "additionalItems" | "prefixItems" => self.items(place, map, key),
+            "minItems" => made("minItems", Test::MinItems(count("minItems", value)?)),
+            "maxItems" => made("maxItems", Test::MaxItems(count("maxItems", value)?)),
+            "uniqueItems" => match value {
+                Value::Bool(true) => made("uniqueItems", Test::Unique),
+                Value::Bool(false) => Ok(None),
+                _ => Err(("uniqueItems", "must be a boolean".to_owned())),
+            },
+            "contains" => {
+                let bound = |key: &'static str| map.get(key).map(|v| count(key, v)).transpose();
+                let (min, max) = if new {
+                    (bound("minContains")?.unwrap_or(1), bound("maxContains")?)
+                } else {
+                    (1, None)
+                };
+                let node = self.child(place, &["contains"], value);
+                made("contains", Test::Contains { node, min, max })
+            }
+            "properties" | "patternProperties" | "additionalProperties" => self.properties(place, map, key),
+            "required" => made("required", Test::Required(strings("required", value)?)),
+            "minProperties" => made("minProperties", Test::MinProperties(count("minProperties", value)?)),
+            "maxProperties" => made("maxProperties", Test::MaxProperties(count("maxProperties", value)?)),
+            "propertyNames" => made("propertyNames", Test::Names(self.child(place, &["propertyNames"], value))),
+            "dependentRequired" => made("dependentRequired", Test::Needs(needs("dependentRequired", value)?)),
+            "dependentSchemas" => {
+                let Value::Object(members) = value else {
+                    return Err(("dependentSchemas", "must be an object".to_owned()));
+                };
+                let list = members
+                    .iter()
+                    .map(|(name, v)| (name.clone(), self.child(place, &["dependentSchemas", name], v)));
+                made("dependentSchemas", Test::NeedsSchema(list.collect()))
+            }
+            "dependencies" => self.dependencies(place, value).map(Some),
+            "unevaluatedProperties" if new => {
+                let node = self.child(place, &["unevaluatedProperties"], value);
+                made("unevaluatedProperties", Test::UnevaluatedProperties(node))
+            }
+            "unevaluatedItems" if new => {
+                let node = self.child(place, &["unevaluatedItems"], value);
+                made("unevaluatedItems", Test::UnevaluatedItems(node))
+            }
+            "nullable" => {
+                self.note_place(&place.pointer, "nullable", How::Rewriting);
+                Ok(None)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn child(&mut self, place: &Place<'a>, path: &[&str], value: &'a Value) -> NodeId {
+        self.node_at(place.child(path, value))
+    }
+
+    fn children(&mut self, place: &Place<'a>, keyword: &'static str, value: &'a Value) -> Read<Vec<NodeId>> {
+        match value {
+            Value::Array(items) if !items.is_empty() => Ok(items
+                .iter()
+                .enumerate()
+                .map(|(i, item)| self.child(place, &[keyword, &i.to_string()], item))
+                .collect()),
+            _ => Err((keyword, "must be an array of at least one schema".to_owned())),
+        }
+    }
+
+    fn reference(&mut self, place: &Place<'a>, keyword: &'static str, value: &Value) -> Read<NodeId> {
+        let Value::String(reference) = value else {
+            return Err((keyword, "must be a string".to_owned()));
+        };
+        match self.document.resolve(place, reference) {
+            Ok(target) => Ok(self.node_at(target)),
+            Err(reason) => Err((keyword, format!("'{reference}' cannot be resolved: {reason}"))),
+        }
+    }
+
+    /// A dynamic reference is a plain one where its anchor exists at most once, so that no scope can change its target.
+    fn dynamic(&mut self, place: &Place<'a>, key: &str, value: &Value) -> Read<Rule> {
+        let keyword = if key == "$dynamicRef" { "$dynamicRef" } else { "$recursiveRef" };
+        let name = value.as_str().and_then(|r| r.rsplit_once('#')).map_or("", |(_, name)| name);
+        if keyword == "$dynamicRef" && self.document.is_static(name) {
+            let node = self.reference(place, keyword, value)?;
+            return Ok(Rule { keyword, test: Test::Ref(node) });
+        }
+        Ok(Rule {
+            keyword,
+            test: Test::Opaque(types::ALL, "the target depends on the dynamic scope".to_owned()),
+        })
+    }
+
+    fn bound(&mut self, map: &Map<String, Value>, key: &str, value: &Value) -> Read<Option<Rule>> {
+        let (keyword, inclusive, exclusive, flag) = match key {
+            "minimum" => ("minimum", Compare::AtLeast, Compare::More, "exclusiveMinimum"),
+            "maximum" => ("maximum", Compare::AtMost, Compare::Less, "exclusiveMaximum"),
+            "exclusiveMinimum" => ("exclusiveMinimum", Compare::More, Compare::More, ""),
+            _ => ("exclusiveMaximum", Compare::Less, Compare::Less, ""),
+        };
+        // In draft-04 the exclusive keywords are flags beside the bound, which reads them.
+        if flag.is_empty() && value.is_boolean() {
+            return Ok(None);
+        }
+        let compare = if map.get(flag) == Some(&Value::Bool(true)) { exclusive } else { inclusive };
+        match decimal(value) {
+            Some(bound) => Ok(Some(Rule {
+                keyword,
+                test: Test::Compare(compare, bound),
+            })),
+            None => Err((keyword, "must be a number of at most 400 digits".to_owned())),
+        }
+    }
+
+    /// `items` in its two meanings: one schema for all, or (before 2020-12) one for each position.
+    fn items(&mut self, place: &Place<'a>, map: &'a Map<String, Value>, key: &str) -> Read<Option<Rule>> {
+        let old = matches!(map.get("items"), Some(Value::Array(_)));
+        let (prefix_key, rest_key) = if old { ("items", "additionalItems") } else { ("prefixItems", "items") };
+        let prefix_value = map.get(prefix_key);
+        let rest_value = map.get(rest_key);
+        // The pair is one rule, read where its first member stands.
+        let first = map.keys().find(|k| *k == prefix_key || *k == rest_key);
+        if first.map(String::as_str) != Some(key) {
+            return Ok(None);
+        }
+        let prefix = match prefix_value {
+            Some(Value::Array(items)) => items
+                .iter()
+                .enumerate()
+                .map(|(i, item)| self.child(place, &[prefix_key, &i.to_string()], item))
+                .collect(),
+            None => Vec::new(),
+            Some(_) => return Err(("prefixItems", "must be an array".to_owned())),
+        };
+        let rest = rest_value.map(|value| self.child(place, &[rest_key], value));
+        let keyword = match key {
+            "prefixItems" => "prefixItems",
+            "additionalItems" => "additionalItems",
+            _ => "items",
+        };
+        Ok(Some(Rule {
+            keyword,
+            test: Test::Items { prefix, rest },
+        }))
+    }
+
+    /// The three keywords that divide an object's members among schemas, read together where the first of them stands.
+    fn properties(&mut self, place: &Place<'a>, map: &'a Map<String, Value>, key: &str) -> Read<Option<Rule>> {
+        const GROUP: [&str; 3] = ["properties", "patternProperties", "additionalProperties"];
+        // Property order is the order of `properties`, wherever the other two stand.
+        let first = if map.contains_key("properties") {
+            Some("properties")
+        } else {
+            map.keys().map(String::as_str).find(|k| GROUP.contains(k))
+        };
+        if first != Some(key) {
+            return Ok(None);
+        }
+        let members = |keyword: &'static str| match map.get(keyword) {
+            Some(Value::Object(members)) => Ok(Some(members)),
+            None => Ok(None),
+            Some(_) => Err((keyword, "must be an object".to_owned())),
+        };
+        let mut named = Vec::new();
+        for (name, value) in members("properties")?.into_iter().flatten() {
+            named.push((name.clone(), self.child(place, &["properties", name], value)));
+        }
+        let mut patterns = Vec::new();
+        for (pattern, value) in members("patternProperties")?.into_iter().flatten() {
+            let node = self.child(place, &["patternProperties", pattern], value);
+            match self.pattern(pattern) {
+                Ok(rx) => patterns.push((rx, node)),
+                Err(reason) => {
+                    return Ok(Some(Rule {
+                        keyword: "patternProperties",
+                        test: Test::Opaque(types::OBJECT, reason),
+                    }));
+                }
+            }
+        }
+        let rest = map
+            .get("additionalProperties")
+            .map(|value| self.child(place, &["additionalProperties"], value));
+        let keyword = GROUP.iter().find(|k| **k == key).copied().unwrap_or("properties");
+        for other in GROUP {
+            if map.contains_key(other) {
+                self.note_place(&place.pointer, other, How::Grammar);
+            }
+        }
+        Ok(Some(Rule {
+            keyword,
+            test: Test::Properties { named, patterns, rest },
+        }))
+    }
+
+    fn dependencies(&mut self, place: &Place<'a>, value: &'a Value) -> Read<Rule> {
+        let Value::Object(members) = value else {
+            return Err(("dependencies", "must be an object".to_owned()));
+        };
+        let mut schemas = Vec::new();
+        for (name, value) in members {
+            let node = match value {
+                Value::Array(_) | Value::String(_) => self.required_node(place, name, value)?,
+                _ => self.child(place, &["dependencies", name], value),
+            };
+            schemas.push((name.clone(), node));
+        }
+        Ok(Rule {
+            keyword: "dependencies",
+            test: Test::NeedsSchema(schemas),
+        })
+    }
+
+    fn required_node(&mut self, place: &Place<'a>, name: &str, value: &'a Value) -> Read<NodeId> {
+        let names = match value {
+            Value::String(one) => vec![one.clone()],
+            _ => strings("dependencies", value)?,
+        };
+        let at = place.child(&["dependencies", name], value);
+        Ok(self.made_node(
+            at,
+            vec![Rule {
+                keyword: "dependencies",
+                test: Test::Required(names),
+            }],
+        ))
+    }
+}
+
+fn decimal(value: &Value) -> Option<Decimal> {
+    match value {
+        Value::Number(number) => Decimal::parse(&number.to_string()),
+        _ => None,
+    }
+}
+
+fn type_mask(value: &Value) -> Result<u8, String> {
+    let one = |name: &Value| match name.as_str() {
+        Some("null") => Ok(types::NULL),
+        Some("boolean") => Ok(types::BOOLEAN),
+        Some("integer") => Ok(types::INTEGER),
+        Some("number") => Ok(types::NUMBER),
+        Some("string") => Ok(types::STRING),
+        Some("array") => Ok(types::ARRAY),
+        Some("object") => Ok(types::OBJECT),
+        _ => Err(format!("{name} is not a type")),
+    };
+    match value {
+        Value::Array(names) => names.iter().try_fold(0, |mask, name| Ok(mask | one(name)?)),
+        name => one(name),
+    }
+}
+
+fn count(keyword: &'static str, value: &Value) -> Read<u64> {
+    let whole = decimal(value).filter(Decimal::is_integer).map(|d| d.text());
+    whole
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| (keyword, "must be a whole number of at least 0".to_owned()))
+}
+
+fn small(count: u64, keyword: &'static str) -> Read<u32> {
+    u32::try_from(count)
+        .ok()
+        .filter(|n| *n < 1_000_000)
+        .ok_or_else(|| (keyword, "is more than a text may hold (1,000,000)".to_owned()))
+}
+
+fn strings(keyword: &'static str, value: &Value) -> Read<Vec<String>> {
+    let list = value.as_array().map(|items| {
+        items.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
+    });
+    match list {
+        Some(Some(names)) => Ok(names),
+        _ => Err((keyword, "must be an array of strings".to_owned())),
+    }
+}
+
+fn needs(keyword: &'static str, value: &Value) -> Read<Vec<(String, Vec<String>)>> {
+    let Value::Object(members) = value else {
+        return Err((keyword, "must be an object".to_owned()));
+    };
+    members
+        .iter()
+        .map(|(name, value)| Ok((name.clone(), strings(keyword, value)?)))
+        .collect()
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
