@@ -1,8 +1,8 @@
 //! Products of F32, F16 and BF16 weights with f32 activations.
 //!
 //! `acc = fma(w[k], x[k], acc)` over the columns `k` in order, eight rows a vector; 16-bit weights
-//! are widened in registers, which is exact. Up to eight tokens share a load of weights, which
-//! also hides the latency of the `fma` chain.
+//! are widened in registers, which is exact. A tile is four tokens by two panels: eight chains, which
+//! hide their latency, and fewer loads than products.
 
 use super::pack::PANEL;
 use super::{store_panel, tokens_per_run};
@@ -94,22 +94,27 @@ impl<E: Element> Kernel for FloatMatmul<'_, '_, E> {
             let end = tokens.min(start + step);
             let mut panel = 0;
             while panel < panels {
-                // A single chain of `fma` would wait for itself: a lone token takes four panels.
-                let wide = S::TILES && end - start == 1 && panel + 4 <= panels;
+                // Eight chains of `fma`, or four for a lone token, hide the latency of one.
+                let four = S::TILES && panel + 4 <= panels;
                 let bytes = &self.panels[panel * panel_bytes..];
                 let mut token = start;
                 while token < end {
                     let x = &self.x[token * cols..end * cols];
                     let at = (token, panel);
-                    token += match end - token {
-                        8.. if S::TILES => tile::<S, E, 8, 1>(s, cols, bytes, x, (at, self.out)),
-                        4.. if S::TILES => tile::<S, E, 4, 1>(s, cols, bytes, x, (at, self.out)),
-                        2.. if S::TILES => tile::<S, E, 2, 1>(s, cols, bytes, x, (at, self.out)),
-                        _ if wide => tile::<S, E, 1, 4>(s, cols, bytes, x, (at, self.out)),
+                    token += match (end - token >= 4, four) {
+                        (true, true) => {
+                            tile::<S, E, 4, 2>(s, cols, bytes, x, (at, self.out));
+                            let (at, bytes) = ((token, panel + 2), &bytes[2 * panel_bytes..]);
+                            tile::<S, E, 4, 2>(s, cols, bytes, x, (at, self.out))
+                        }
+                        (true, false) if S::TILES => {
+                            tile::<S, E, 4, 1>(s, cols, bytes, x, (at, self.out))
+                        }
+                        (false, true) => tile::<S, E, 1, 4>(s, cols, bytes, x, (at, self.out)),
                         _ => tile::<S, E, 1, 1>(s, cols, bytes, x, (at, self.out)),
                     };
                 }
-                panel += if wide { 4 } else { 1 };
+                panel += if four { 4 } else { 1 };
             }
         }
     }
