@@ -58,13 +58,14 @@ struct Inner {
 }
 
 impl AssetError {
+    /// Messages quote names from files, so control characters are escaped here once for all.
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> AssetError {
         AssetError(Box::new(Inner {
             kind,
             file: None,
             item: None,
             offset: None,
-            message: message.into(),
+            message: escaped(message.into()),
             source: None,
         }))
     }
@@ -113,6 +114,13 @@ impl AssetError {
 
     pub(crate) fn because(mut self, source: impl Error + Send + Sync + 'static) -> AssetError {
         self.0.source = Some(Box::new(source));
+        self
+    }
+
+    /// Like [`AssetError::because`] for a cause that quotes the file: only its words are kept,
+    /// escaped as the message is.
+    pub(crate) fn quoting(mut self, source: &dyn Error) -> AssetError {
+        self.0.source = Some(Box::new(Words(escaped(source.to_string()))));
         self
     }
 
@@ -178,6 +186,33 @@ impl Error for AssetError {
     }
 }
 
+fn escaped(text: String) -> String {
+    if !text.contains(char::is_control) {
+        return text;
+    }
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            safe.extend(c.escape_default());
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
+}
+
+/// The words of a cause.
+#[derive(Debug)]
+struct Words(String);
+
+impl fmt::Display for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Words {}
+
 /// A name from a file, safe to print: control characters escaped, the tail of a long one cut, so
 /// that a hostile name can neither move a terminal's cursor nor fill its screen.
 pub(crate) struct Printable<'a>(pub(crate) &'a str);
@@ -222,6 +257,9 @@ mod tests {
     fn names_from_files_are_printed_without_control_characters() {
         let error = AssetError::malformed("bad").key("a\u{1b}[2Jb\n");
         assert_eq!(error.to_string(), "`a\\u{1b}[2Jb\\n`: bad");
+        let error = AssetError::malformed("not `\u{1b}[2J`").quoting(&Words("a\rb".into()));
+        assert_eq!(error.to_string(), "not `\\u{1b}[2J`");
+        assert_eq!(error.source().unwrap().to_string(), "a\\rb");
         let long = "x".repeat(500);
         assert!(AssetError::malformed("bad").key(&long).to_string().len() < 140);
     }

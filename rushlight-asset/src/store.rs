@@ -94,7 +94,7 @@ impl Store {
             format!(
                 "no file and no model of the store ({}) is called `{}`: {there}",
                 self.models.display(),
-                name_or_path.escape_debug()
+                name_or_path
             ),
         ))
     }
@@ -187,7 +187,7 @@ fn check_name(name: &str) -> Result<(), AssetError> {
             format!(
                 "`{}` cannot name a model: a name is not empty, begins with no dot and has no \
                  separators and no `..`",
-                name.escape_debug()
+                name
             ),
         ))
     }

@@ -4,7 +4,7 @@
 //! or the file is refused: a key that nobody reads may change what the model computes.
 
 use super::metadata::Metadata;
-use crate::config::{Activation, AttentionKind, Config, Rope, RopeScaling, RopeFrequencies};
+use crate::config::{Activation, AttentionKind, Config, Rope, RopeFrequencies, RopeScaling};
 use crate::error::{AssetError, ErrorKind};
 use crate::import::check::{bounded, dimension};
 use crate::limits;
@@ -416,7 +416,7 @@ impl Keys<'_> {
                 ErrorKind::Unsupported,
                 format!(
                     "rotary scaling `{}` is not supported; none, linear and yarn are",
-                    other.escape_default()
+                    other
                 ),
             )),
         }

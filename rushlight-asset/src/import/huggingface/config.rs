@@ -282,7 +282,7 @@ impl Reader<'_> {
                 "hidden_act",
                 format!(
                     "activation `{}` is not supported; silu and gelu_pytorch_tanh are",
-                    other.escape_default()
+                    other
                 ),
             )),
         }

@@ -118,7 +118,7 @@ fn read_json(path: &Path) -> Result<Map<String, Value>, AssetError> {
     serde_json::from_slice(&bytes).map_err(|e| {
         AssetError::malformed(format!("not a JSON object: {e}"))
             .in_file(path)
-            .because(e)
+            .quoting(&e)
     })
 }
 
@@ -243,7 +243,7 @@ impl Index {
             if !is_plain_name(shard) {
                 return Err(AssetError::malformed(format!(
                     "shard `{}` is not the plain name of a file beside the index",
-                    shard.escape_default()
+                    shard
                 ))
                 .tensor(tensor)
                 .in_file(path));

@@ -132,7 +132,7 @@ impl Reader<'_> {
                     format!(
                         "rotary scaling `{}` is not supported; default, linear, llama3 and yarn \
                          are",
-                        other.escape_default()
+                        other
                     ),
                 ));
             }

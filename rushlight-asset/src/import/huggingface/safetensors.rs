@@ -94,7 +94,7 @@ impl Header {
         let Entries { metadata, tensors } = serde_json::from_slice(json).map_err(|e| {
             AssetError::malformed(format!("the header is not as it should be: {e}"))
                 .at(PREFIX_BYTES)
-                .because(e)
+                .quoting(&e)
         })?;
         let mut names = HashSet::with_capacity(tensors.len());
         for (name, _) in &tensors {
@@ -243,7 +243,7 @@ impl Entry {
                 let name: String = self.dtype.chars().take(32).collect();
                 (
                     ErrorKind::Malformed,
-                    format!("element type `{}` is unknown", name.escape_default()),
+                    format!("element type `{}` is unknown", name),
                 )
             })?;
         if self.shape.len() > limits::SAFETENSORS_DIMENSIONS {
