@@ -563,6 +563,25 @@ fn exact(sampler: &mut Sampler, logits: &[f32], mask: Option<Mask<'_>>) -> Vec<f
     result
 }
 
+#[test]
+fn a_cut_among_thousands_of_nearly_equal_tokens_is_exact() {
+    // All within one bin of the filter's histogram, in a scattered order.
+    let logits: Vec<f32> = (0..5000)
+        .map(|i| ((i * 1847) % 5000) as f32 * 1e-5)
+        .collect();
+    for share in [0.013, 0.5, 0.9137] {
+        let options = SamplingOptions {
+            top_p: Some(share),
+            ..seeded(6)
+        };
+        let kept = |distribution: &[f64]| distribution.iter().filter(|&&p| p > 0.0).count();
+        let expected = twin::distribution(&options, &[], &logits, None);
+        let found = exact(&mut sampler(options, logits.len()), &logits, None);
+        assert_eq!(kept(&found), kept(&expected));
+        close(&found, &expected, 1e-8);
+    }
+}
+
 fn any_options() -> impl Strategy<Value = SamplingOptions> {
     let orders = vec![
         SamplerOrder::DEFAULT,
