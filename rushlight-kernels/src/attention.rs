@@ -2,7 +2,7 @@
 //!
 //! # The algorithm
 //! One call is one key/value head of one lane: some consecutive query positions, each with the
-//! `group` query heads that read this head. Up to eight (position, head) rows form a tile. For
+//! `group` query heads that read this head. Up to sixteen (position, head) rows form a tile. For
 //! each page, in order of position:
 //!
 //! 1. scores `q·k` of the tile's rows and the page's visible keys, two rows by four keys at a time
@@ -33,7 +33,7 @@ use crate::simd::{LANES, Simd};
 use crate::softmax;
 
 /// Rows of a tile.
-const TILE: usize = 8;
+const TILE: usize = 16;
 /// Rows from which widening an f16 page once is cheaper than widening it for each pair of rows.
 const WIDEN_FROM: usize = 4;
 
@@ -458,13 +458,28 @@ fn read_rows<S: Simd, E: Element>(
 
     let mut row = 0;
     while row < count {
-        let four = row + 4 <= count && seen[row + 1..row + 4].iter().all(|at| *at == seen[row]);
-        let rows = (row, &seen[row]);
-        row += if four {
-            add_values::<S, E, 4, 2>(s, tile, rows, &shrink, values)
-        } else {
-            add_values::<S, E, 1, 8>(s, tile, rows, &shrink, values)
-        };
+        let [sinks, window] = seen[row].clone();
+        let four = row + 4 <= count
+            && seen[row + 1..row + 4]
+                .iter()
+                .all(|other| other[0] == sinks && other[1].start == window.start);
+        if !four {
+            let places = [sinks, window];
+            add_values::<S, E, 1, 8>(s, tile, (row, &places), shrink[row..].first_chunk(), values);
+            row += 1;
+            continue;
+        }
+        // Ends grow with the position: what the first row sees, all do; then each its own rest.
+        let (start, end) = (window.start, window.end);
+        let shared = [sinks, start..end];
+        add_values::<S, E, 4, 2>(s, tile, (row, &shared), shrink[row..].first_chunk(), values);
+        for row in row + 1..row + 4 {
+            let rest = [0..0, end..seen[row][1].end];
+            if !rest[1].is_empty() {
+                add_values::<S, E, 1, 8>(s, tile, (row, &rest), None, values);
+            }
+        }
+        row += 4;
     }
 }
 
@@ -503,10 +518,17 @@ fn score<S: Simd, E: Element, const R: usize>(
                 }
             }
         }
-        let kept = KEYS.min(places.end - place);
         for (r, dots) in dots.into_iter().enumerate() {
-            let scores = &mut tile.scores[(row + r) * tile.padded_page + place..][..kept];
-            scores.copy_from_slice(&s.reduce_add4(dots)[..kept]);
+            let scores = &mut tile.scores[(row + r) * tile.padded_page..][..places.end];
+            let dots = s.reduce_add4(dots);
+            match scores[place..].first_chunk_mut::<KEYS>() {
+                Some(whole) => *whole = dots,
+                None => {
+                    for (score, dot) in scores[place..].iter_mut().zip(dots) {
+                        *score = dot;
+                    }
+                }
+            }
         }
     }
 }
@@ -542,17 +564,19 @@ fn weigh<S: Simd>(s: S, tile: &mut Tile<'_>, row: usize, seen: &[Range<usize>; 2
     shrink[0]
 }
 
-/// Adds the weighted values of the places in `segments`, which `R` rows see, `V` vectors at a time
-/// (together enough chains of `fma` to hide the latency of one); returns `R`.
+/// Shrinks the sums of `R` rows, then adds the weighted values of the places in `segments`, all of
+/// which each row sees; `V` vectors at a time, together enough chains of `fma` to hide the latency
+/// of one.
 #[inline(always)]
 fn add_values<S: Simd, E: Element, const R: usize, const V: usize>(
     s: S,
     tile: &mut Tile<'_>,
     rows: (usize, &[Range<usize>; 2]),
-    shrink: &[f32; TILE],
+    shrink: Option<&[f32; R]>,
     values: &[E],
-) -> usize {
+) {
     let vectors = tile.padded_dim / LANES;
+    let shrink = shrink.unwrap_or(&[1.0; R]);
     let mut at = 0;
     while at + V <= vectors {
         add_vectors::<S, E, R, V>(s, tile, (rows, at), shrink, values);
@@ -562,7 +586,6 @@ fn add_values<S: Simd, E: Element, const R: usize, const V: usize>(
         add_vectors::<S, E, R, 1>(s, tile, (rows, at), shrink, values);
         at += 1;
     }
-    R
 }
 
 /// Vectors `at .. at + V` of the values.
@@ -571,24 +594,25 @@ fn add_vectors<S: Simd, E: Element, const R: usize, const V: usize>(
     s: S,
     tile: &mut Tile<'_>,
     ((row, segments), at): ((usize, &[Range<usize>; 2]), usize),
-    shrink: &[f32; TILE],
+    shrink: &[f32; R],
     values: &[E],
 ) {
     let padded_dim = tile.padded_dim;
-    let mut weights: [&[f32]; R] = [&[]; R];
     let mut acc = [[s.splat(0.0); V]; R];
     for r in 0..R {
-        weights[r] = &tile.scores[(row + r) * tile.padded_page..][..tile.padded_page];
         let sums = &tile.sums[(row + r) * padded_dim..][..padded_dim];
         let sums = &sums.as_chunks::<LANES>().0[at..at + V];
-        let shrink = s.splat(shrink[row + r]);
         for v in 0..V {
-            acc[r][v] = s.mul(s.load(&sums[v]), shrink);
+            acc[r][v] = s.mul(s.load(&sums[v]), s.splat(shrink[r]));
         }
     }
     for segment in segments {
-        for place in segment.clone() {
-            let value = &values[place * padded_dim..][..padded_dim];
+        let mut weights: [&[f32]; R] = [&[]; R];
+        for r in 0..R {
+            weights[r] = &tile.scores[(row + r) * tile.padded_page..][segment.clone()];
+        }
+        let values = &values[segment.start * padded_dim..segment.end * padded_dim];
+        for (place, value) in values.chunks_exact(padded_dim).enumerate() {
             let value = &value.as_chunks::<LANES>().0[at..at + V];
             let mut lanes = [s.splat(0.0); V];
             for v in 0..V {
