@@ -7,8 +7,8 @@ use std::thread::available_parallelism;
 
 use rushlight_asset::Weights;
 use rushlight_ir::backend::{
-    Backend, BackendError, BackendErrorKind, CompileOptions, KvDtype, Lane, Logits, Memory, Program,
-    StateOptions, States,
+    Backend, BackendError, BackendErrorKind, CompileOptions, KvDtype, Lane, Logits, Memory,
+    Program, StateOptions, States,
 };
 use rushlight_ir::graph::{Graph, Signature, StateKind};
 use rushlight_ir::verify::verify;
@@ -151,7 +151,9 @@ impl CpuProgram {
             let vocab = self.signature.vocab;
             let bad = |&&token: &&u32| usize::try_from(token).map_or(true, |token| token >= vocab);
             if let Some(token) = lane.tokens.iter().find(bad) {
-                return input(format!("lane {i}: token {token} where the vocabulary has {vocab}"));
+                return input(format!(
+                    "lane {i}: token {token} where the vocabulary has {vocab}"
+                ));
             }
         }
         Ok(())
@@ -173,7 +175,8 @@ impl Program for CpuProgram {
             match state.kind {
                 StateKind::Kv => memory.kv_per_token += token,
                 StateKind::Window { tokens } => {
-                    memory.windows += token * (2 * tokens + PAGE).min(self.signature.context) as u64;
+                    memory.windows +=
+                        token * (2 * tokens + PAGE).min(self.signature.context) as u64;
                 }
             }
         }
@@ -204,7 +207,10 @@ impl Program for CpuProgram {
                 logits: lane.logits,
             });
         }
-        let mut workspace = self.workspace.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut workspace = self
+            .workspace
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let spare = std::mem::take(&mut *self.spare.lock().unwrap_or_else(PoisonError::into_inner));
         let data = self.machine.run(&mut parts, &mut workspace, spare)?;
         for part in parts {

@@ -39,18 +39,65 @@ pub(crate) struct Product {
 /// One thing to do in a step. Weights, ropes and states are indices into the graph's lists.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Instr {
-    Embed { table: usize, scale: f32, out: Slot },
-    Norm { x: Slot, out: Slot, weight: usize, width: usize, eps: f32, offset: f32 },
-    MatMul { x: Slot, products: Vec<Product> },
-    Rope { x: Slot, rope: usize, heads: usize, head_dim: usize },
-    Attention { q: Slot, k: Slot, v: Slot, out: Slot, state: usize, heads: usize, scale: f32, softcap: Option<f32> },
-    GluMlp { x: Slot, out: Slot, gate: usize, up: usize, down: usize, activation: Activation },
+    Embed {
+        table: usize,
+        scale: f32,
+        out: Slot,
+    },
+    Norm {
+        x: Slot,
+        out: Slot,
+        weight: usize,
+        width: usize,
+        eps: f32,
+        offset: f32,
+    },
+    MatMul {
+        x: Slot,
+        products: Vec<Product>,
+    },
+    Rope {
+        x: Slot,
+        rope: usize,
+        heads: usize,
+        head_dim: usize,
+    },
+    Attention {
+        q: Slot,
+        k: Slot,
+        v: Slot,
+        out: Slot,
+        state: usize,
+        heads: usize,
+        scale: f32,
+        softcap: Option<f32>,
+    },
+    GluMlp {
+        x: Slot,
+        out: Slot,
+        gate: usize,
+        up: usize,
+        down: usize,
+        activation: Activation,
+    },
     /// `x += y`.
-    Add { x: Slot, y: Slot },
-    Select { x: Slot, out: Slot },
-    Softcap { x: Slot, cap: f32 },
+    Add {
+        x: Slot,
+        y: Slot,
+    },
+    Select {
+        x: Slot,
+        out: Slot,
+    },
+    Softcap {
+        x: Slot,
+        cap: f32,
+    },
     /// Before an operation in place whose input is read again.
-    Copy { x: Slot, out: Slot },
+    Copy {
+        x: Slot,
+        out: Slot,
+    },
 }
 
 /// A lowered graph.
@@ -101,13 +148,29 @@ impl Lowering<'_> {
         match node.op {
             Op::Embed { table, scale } => {
                 let out = self.fresh(node.output);
-                self.out.instrs.push(Instr::Embed { table: table.index(), scale, out });
+                self.out.instrs.push(Instr::Embed {
+                    table: table.index(),
+                    scale,
+                    out,
+                });
             }
-            Op::RmsNorm { weight, width, eps, offset } => {
+            Op::RmsNorm {
+                weight,
+                width,
+                eps,
+                offset,
+            } => {
                 let x = self.slot_of[&node.inputs[0]];
                 let out = self.fresh(node.output);
                 let weight = weight.index();
-                self.out.instrs.push(Instr::Norm { x, out, weight, width, eps, offset });
+                self.out.instrs.push(Instr::Norm {
+                    x,
+                    out,
+                    weight,
+                    width,
+                    eps,
+                    offset,
+                });
             }
             Op::MatMul { weight, bias } => {
                 let x = self.slot_of[&node.inputs[0]];
@@ -117,25 +180,65 @@ impl Lowering<'_> {
                     out: self.fresh(node.output),
                 };
                 match self.out.instrs.last_mut() {
-                    Some(Instr::MatMul { x: same, products }) if *same == x => products.push(product),
-                    _ => self.out.instrs.push(Instr::MatMul { x, products: vec![product] }),
+                    Some(Instr::MatMul { x: same, products }) if *same == x => {
+                        products.push(product)
+                    }
+                    _ => self.out.instrs.push(Instr::MatMul {
+                        x,
+                        products: vec![product],
+                    }),
                 }
             }
-            Op::Rope { rope, heads, head_dim } => {
+            Op::Rope {
+                rope,
+                heads,
+                head_dim,
+            } => {
                 let x = self.in_place(at, node);
-                self.out.instrs.push(Instr::Rope { x, rope: rope.index(), heads, head_dim });
+                self.out.instrs.push(Instr::Rope {
+                    x,
+                    rope: rope.index(),
+                    heads,
+                    head_dim,
+                });
             }
-            Op::Attention { state, heads, scale, softcap } => {
+            Op::Attention {
+                state,
+                heads,
+                scale,
+                softcap,
+            } => {
                 let [q, k, v] = [0, 1, 2].map(|i| self.slot_of[&node.inputs[i]]);
                 let out = self.fresh(node.output);
                 let state = state.index();
-                self.out.instrs.push(Instr::Attention { q, k, v, out, state, heads, scale, softcap });
+                self.out.instrs.push(Instr::Attention {
+                    q,
+                    k,
+                    v,
+                    out,
+                    state,
+                    heads,
+                    scale,
+                    softcap,
+                });
             }
-            Op::GluMlp { gate, up, down, activation } => {
+            Op::GluMlp {
+                gate,
+                up,
+                down,
+                activation,
+            } => {
                 let x = self.slot_of[&node.inputs[0]];
                 let out = self.fresh(node.output);
                 let [gate, up, down] = [gate, up, down].map(|w| w.index());
-                self.out.instrs.push(Instr::GluMlp { x, out, gate, up, down, activation });
+                self.out.instrs.push(Instr::GluMlp {
+                    x,
+                    out,
+                    gate,
+                    up,
+                    down,
+                    activation,
+                });
             }
             Op::Add => {
                 let y = self.slot_of[&node.inputs[1]];
@@ -169,7 +272,10 @@ impl Lowering<'_> {
             rows: shape.rows,
             cols: shape.cols,
         };
-        let reuse = self.free.iter().position(|slot| self.out.slots[slot.0] == shape);
+        let reuse = self
+            .free
+            .iter()
+            .position(|slot| self.out.slots[slot.0] == shape);
         let slot = match reuse {
             Some(i) => self.free.swap_remove(i),
             None => {

@@ -14,7 +14,9 @@ use std::sync::Arc;
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
-use rushlight_ir::backend::{BackendError, BackendErrorKind, Bounded, KvDtype, StateOptions, States};
+use rushlight_ir::backend::{
+    BackendError, BackendErrorKind, Bounded, KvDtype, StateOptions, States,
+};
 use rushlight_ir::graph::{StateKind, StateSpec};
 use rushlight_kernels::{self as kernels, Elements};
 
@@ -123,7 +125,8 @@ impl Visible {
 
     /// The first position behind the sinks that a query at `p` sees.
     fn from(&self, p: usize) -> usize {
-        self.window.map_or(0, |window| (p + 1).saturating_sub(window))
+        self.window
+            .map_or(0, |window| (p + 1).saturating_sub(window))
     }
 }
 
@@ -156,7 +159,8 @@ impl LayerKv {
 
     fn extend(&mut self, to: usize, dtype: KvDtype) -> Result<(), BackendError> {
         while self.pages.len() < to.div_ceil(PAGE) {
-            self.pages.push(Some(Arc::new(Page::new(self.elements, dtype)?)));
+            self.pages
+                .push(Some(Arc::new(Page::new(self.elements, dtype)?)));
         }
         Ok(())
     }
@@ -189,7 +193,13 @@ impl LayerKv {
     /// The largest position at most `to` whose query would find all it sees.
     fn landing(&self, to: usize) -> usize {
         let first = self.visible.from(to) / PAGE;
-        if self.pages.iter().take(to.div_ceil(PAGE)).skip(first).all(Option::is_some) {
+        if self
+            .pages
+            .iter()
+            .take(to.div_ceil(PAGE))
+            .skip(first)
+            .all(Option::is_some)
+        {
             return to;
         }
         let prefix = self.pages.iter().take_while(|page| page.is_some()).count();

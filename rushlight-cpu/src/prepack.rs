@@ -25,7 +25,10 @@ pub(crate) struct Weight {
 impl Weight {
     pub(crate) fn bytes(&self) -> u64 {
         let packed = self.packed.as_ref().map_or(0, PackedMatrix::bytes);
-        let vector = self.vector.as_ref().map_or(0, |v| v.len() * size_of::<f32>());
+        let vector = self
+            .vector
+            .as_ref()
+            .map_or(0, |v| v.len() * size_of::<f32>());
         (packed + vector) as u64
     }
 }
@@ -53,7 +56,11 @@ pub(crate) fn prepack(
                     uses[weight.index()].packed = true;
                 }
             }
-            Op::Rope { .. } | Op::Attention { .. } | Op::Add | Op::SelectOutputs | Op::Softcap { .. } => {}
+            Op::Rope { .. }
+            | Op::Attention { .. }
+            | Op::Add
+            | Op::SelectOutputs
+            | Op::Softcap { .. } => {}
         }
     }
     let tensors = graph.weights().iter().map(|spec| {
@@ -81,8 +88,11 @@ pub(crate) fn prepack(
     }
     // A file that was shortened meanwhile gave zeros.
     weights.intact().map_err(|error| {
-        BackendError::new(BackendErrorKind::Asset, "the checkpoint changed while it was read")
-            .with_source(error)
+        BackendError::new(
+            BackendErrorKind::Asset,
+            "the checkpoint changed while it was read",
+        )
+        .with_source(error)
     })?;
     Ok(prepared)
 }
@@ -96,7 +106,8 @@ struct Uses {
 
 fn vector(tensor: &Tensor) -> Result<Vec<f32>, BackendError> {
     let mut out = vec![0.0; tensor.cols()];
-    qfmt::decode(tensor.format(), row(tensor, 0)?, &mut out).map_err(|e| kernel_error(tensor, e))?;
+    qfmt::decode(tensor.format(), row(tensor, 0)?, &mut out)
+        .map_err(|e| kernel_error(tensor, e))?;
     Ok(out)
 }
 
@@ -111,7 +122,10 @@ fn pack(tensor: &Tensor, pool: &Pool) -> Result<PackedMatrix, BackendError> {
     if !reserved {
         return Err(BackendError::new(
             BackendErrorKind::OutOfMemory,
-            format!("no memory for {panels} panels of {size} bytes of {}", tensor.name()),
+            format!(
+                "no memory for {panels} panels of {size} bytes of {}",
+                tensor.name()
+            ),
         ));
     }
     data.resize(size * panels, 0);
@@ -119,7 +133,10 @@ fn pack(tensor: &Tensor, pool: &Pool) -> Result<PackedMatrix, BackendError> {
     // contends for.
     const RUN: usize = 64;
     let failed: Mutex<Option<BackendError>> = Mutex::new(None);
-    let runs: Vec<Mutex<&mut [u8]>> = data.chunks_mut((size * RUN).max(1)).map(Mutex::new).collect();
+    let runs: Vec<Mutex<&mut [u8]>> = data
+        .chunks_mut((size * RUN).max(1))
+        .map(Mutex::new)
+        .collect();
     pool.for_each(runs.len(), 1, &|range| {
         for i in range {
             let mut run = runs[i].lock().unwrap_or_else(PoisonError::into_inner);
@@ -151,8 +168,11 @@ fn pack_one(tensor: &Tensor, first: usize, out: &mut [u8]) -> Result<(), Backend
 
 fn row(tensor: &Tensor, row: usize) -> Result<&[u8], BackendError> {
     tensor.row(row).map_err(|error| {
-        BackendError::new(BackendErrorKind::Asset, format!("{} cannot be read", tensor.name()))
-            .with_source(error)
+        BackendError::new(
+            BackendErrorKind::Asset,
+            format!("{} cannot be read", tensor.name()),
+        )
+        .with_source(error)
     })
 }
 

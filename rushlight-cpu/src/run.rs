@@ -14,8 +14,8 @@ use rushlight_kernels::elementwise;
 use rushlight_kernels::matmul::PANEL;
 use rushlight_kernels::rope::{RopeShape, rope};
 use rushlight_kernels::{
-    self as kernels, AttentionScratch, AttentionShape, ColumnQueue, Columns, Input, Isa, KernelError,
-    PackedMatrix, Pool, QuantizedRows, Queries, RmsNorm,
+    self as kernels, AttentionScratch, AttentionShape, ColumnQueue, Columns, Input, Isa,
+    KernelError, PackedMatrix, Pool, QuantizedRows, Queries, RmsNorm,
 };
 
 use crate::lower::{Instr, Lowered, Product, Slot};
@@ -71,7 +71,10 @@ impl Machine {
                     .with_source(error)
             })?;
         }
-        Ok(std::mem::replace(&mut ws.slots[self.lowered.logits.0], spare))
+        Ok(std::mem::replace(
+            &mut ws.slots[self.lowered.logits.0],
+            spare,
+        ))
     }
 
     /// Sizes the buffers and computes the turns of all positions.
@@ -93,7 +96,9 @@ impl Machine {
             let half = table.dim() / 2;
             cos.resize(tokens * half, 0.0);
             sin.resize(tokens * half, 0.0);
-            let positions = parts.iter().flat_map(|part| part.position..part.position + part.tokens.len());
+            let positions = parts
+                .iter()
+                .flat_map(|part| part.position..part.position + part.tokens.len());
             let rows = cos.chunks_exact_mut(half).zip(sin.chunks_exact_mut(half));
             for (position, (cos, sin)) in positions.zip(rows) {
                 table.fill(position, cos, sin);
@@ -101,12 +106,30 @@ impl Machine {
         }
     }
 
-    fn step(&self, instr: &Instr, parts: &mut [Part<'_>], ws: &mut Workspace) -> Result<(), KernelError> {
+    fn step(
+        &self,
+        instr: &Instr,
+        parts: &mut [Part<'_>],
+        ws: &mut Workspace,
+    ) -> Result<(), KernelError> {
         match *instr {
-            Instr::Embed { table, scale, out } => self.embed(table, scale, parts, &mut ws.slots[out.0]),
-            Instr::Norm { x, out, weight, width, eps, offset } => {
+            Instr::Embed { table, scale, out } => {
+                self.embed(table, scale, parts, &mut ws.slots[out.0])
+            }
+            Instr::Norm {
+                x,
+                out,
+                weight,
+                width,
+                eps,
+                offset,
+            } => {
                 let mut y = std::mem::take(&mut ws.slots[out.0]);
-                let norm = RmsNorm { weight: self.vector(weight), offset, eps };
+                let norm = RmsNorm {
+                    weight: self.vector(weight),
+                    offset,
+                    eps,
+                };
                 let x = &ws.slots[x.0];
                 let result = self.rows(&mut y, width, &|range, y| {
                     kernels::rms_norm(self.isa, &norm, &x[range], y)
@@ -115,20 +138,34 @@ impl Machine {
                 result
             }
             Instr::MatMul { x, ref products } => self.products(x, products, ws),
-            Instr::Rope { x, rope: table, heads, head_dim } => {
+            Instr::Rope {
+                x,
+                rope: table,
+                heads,
+                head_dim,
+            } => {
                 let (cos, sin) = &ws.turns[table];
                 let half = self.ropes[table].dim() / 2;
                 let width = heads * head_dim;
-                let shape = RopeShape { heads, head_dim, rotary_dim: 2 * half };
+                let shape = RopeShape {
+                    heads,
+                    head_dim,
+                    rotary_dim: 2 * half,
+                };
                 self.rows(&mut ws.slots[x.0], width, &|range, x| {
                     let turns = range.start / width * half..range.end / width * half;
                     rope(self.isa, shape, &cos[turns.clone()], &sin[turns], x)
                 })
             }
             Instr::Attention { .. } => self.attention(instr, parts, ws),
-            Instr::GluMlp { x, out, gate, up, down, activation } => {
-                self.glu_mlp([gate, up, down], activation, (x, out), ws)
-            }
+            Instr::GluMlp {
+                x,
+                out,
+                gate,
+                up,
+                down,
+                activation,
+            } => self.glu_mlp([gate, up, down], activation, (x, out), ws),
             Instr::Add { x, y } => {
                 let mut sum = std::mem::take(&mut ws.slots[x.0]);
                 // `x + x` reads what it writes.
@@ -137,7 +174,9 @@ impl Machine {
                     Ok(())
                 } else {
                     let y = &ws.slots[y.0];
-                    self.rows(&mut sum, 1, &|range, x| elementwise::add(self.isa, x, &y[range]))
+                    self.rows(&mut sum, 1, &|range, x| {
+                        elementwise::add(self.isa, x, &y[range])
+                    })
                 };
                 ws.slots[x.0] = sum;
                 result
@@ -171,7 +210,13 @@ impl Machine {
         }
     }
 
-    fn embed(&self, table: usize, scale: f32, parts: &[Part<'_>], out: &mut [f32]) -> Result<(), KernelError> {
+    fn embed(
+        &self,
+        table: usize,
+        scale: f32,
+        parts: &[Part<'_>],
+        out: &mut [f32],
+    ) -> Result<(), KernelError> {
         let Some(table) = &self.weights[table].table else {
             return Ok(());
         };
@@ -187,10 +232,20 @@ impl Machine {
         Ok(())
     }
 
-    fn products(&self, x: Slot, products: &[Product], ws: &mut Workspace) -> Result<(), KernelError> {
-        let mut outs: Vec<Vec<f32>> =
-            products.iter().map(|p| std::mem::take(&mut ws.slots[p.out.0])).collect();
-        let weights: Vec<&PackedMatrix> = products.iter().filter_map(|p| self.packed(p.weight)).collect();
+    fn products(
+        &self,
+        x: Slot,
+        products: &[Product],
+        ws: &mut Workspace,
+    ) -> Result<(), KernelError> {
+        let mut outs: Vec<Vec<f32>> = products
+            .iter()
+            .map(|p| std::mem::take(&mut ws.slots[p.out.0]))
+            .collect();
+        let weights: Vec<&PackedMatrix> = products
+            .iter()
+            .filter_map(|p| self.packed(p.weight))
+            .collect();
         let result = self.multiply(&ws.slots[x.0], &weights, &mut outs, &mut ws.quantized);
         for (product, mut out) in products.iter().zip(outs) {
             if let Some(bias) = product.bias {
@@ -225,7 +280,11 @@ impl Machine {
         for (weight, out) in weights.iter().zip(outs) {
             let rows = weight.rows();
             // A few turns a thread, so that a thread that was held up does not hold up the others.
-            let turns = if self.pool.threads() == 1 { 1 } else { 4 * self.pool.threads() };
+            let turns = if self.pool.threads() == 1 {
+                1
+            } else {
+                4 * self.pool.threads()
+            };
             let chunk = rows.div_ceil(turns).next_multiple_of(PANEL);
             queues.push(ColumnQueue::new(Columns::new(out, rows, 0..rows)?, chunk));
         }
@@ -273,7 +332,8 @@ impl Machine {
         (x, out): (Slot, Slot),
         ws: &mut Workspace,
     ) -> Result<(), KernelError> {
-        let (Some(gate), Some(up), Some(down)) = (self.packed(gate), self.packed(up), self.packed(down))
+        let (Some(gate), Some(up), Some(down)) =
+            (self.packed(gate), self.packed(up), self.packed(down))
         else {
             return Ok(());
         };
@@ -301,8 +361,23 @@ impl Machine {
         result
     }
 
-    fn attention(&self, instr: &Instr, parts: &mut [Part<'_>], ws: &mut Workspace) -> Result<(), KernelError> {
-        let &Instr::Attention { q, k, v, out, state, heads, scale, softcap } = instr else {
+    fn attention(
+        &self,
+        instr: &Instr,
+        parts: &mut [Part<'_>],
+        ws: &mut Workspace,
+    ) -> Result<(), KernelError> {
+        let &Instr::Attention {
+            q,
+            k,
+            v,
+            out,
+            state,
+            heads,
+            scale,
+            softcap,
+        } = instr
+        else {
             return Ok(());
         };
         let kv_cols = self.lowered.slots[k.0].cols;
@@ -314,7 +389,12 @@ impl Machine {
         for part in &mut *parts {
             let new = row * kv_cols..(row + part.tokens.len()) * kv_cols;
             let layer = &mut part.states.layers[state];
-            layer.write(part.position, &ws.slots[k.0][new.clone()], &ws.slots[v.0][new], kv_cols);
+            layer.write(
+                part.position,
+                &ws.slots[k.0][new.clone()],
+                &ws.slots[v.0][new],
+                kv_cols,
+            );
             row += part.tokens.len();
         }
         let mut y = std::mem::take(&mut ws.slots[out.0]);
@@ -352,7 +432,9 @@ impl Machine {
         let failed = Failure::default();
         let next = std::sync::atomic::AtomicUsize::new(0);
         self.pool.run(&|thread| {
-            let mut scratch = ws.scratch[thread].lock().unwrap_or_else(PoisonError::into_inner);
+            let mut scratch = ws.scratch[thread]
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             // Later positions see more: taking them first leaves the short tasks to even out the end.
             while let Some(task) = tasks
                 .len()

@@ -235,6 +235,11 @@ impl GraphBuilder {
         Ok(output)
     }
 
+    /// The shape of a value.
+    pub fn shape(&self, value: ValueId) -> Shape {
+        self.graph.shape(value)
+    }
+
     /// Ends the graph with its logits.
     ///
     /// # Errors

@@ -54,7 +54,12 @@ pub(crate) fn infer(graph: &Graph, op: &Op, inputs: &[ValueId]) -> Result<Shape,
             head_dim,
         } => {
             tokens(x)?;
-            same("input columns", x.cols, "heads × head_dim", heads * head_dim)?;
+            same(
+                "input columns",
+                x.cols,
+                "heads × head_dim",
+                heads * head_dim,
+            )?;
             let dim = graph.rope(rope).dim();
             if dim > head_dim {
                 return Err(format!("rotates {dim} of {head_dim} elements"));
@@ -70,11 +75,21 @@ pub(crate) fn infer(graph: &Graph, op: &Op, inputs: &[ValueId]) -> Result<Shape,
                 ));
             }
             tokens(x)?;
-            same("query columns", x.cols, "heads × head_dim", heads * spec.head_dim)?;
+            same(
+                "query columns",
+                x.cols,
+                "heads × head_dim",
+                heads * spec.head_dim,
+            )?;
             for (what, &input) in ["key columns", "value columns"].iter().zip(&inputs[1..]) {
                 let kv = graph.shape(input);
                 tokens(kv)?;
-                same(what, kv.cols, "kv_heads × head_dim", spec.kv_heads * spec.head_dim)?;
+                same(
+                    what,
+                    kv.cols,
+                    "kv_heads × head_dim",
+                    spec.kv_heads * spec.head_dim,
+                )?;
             }
             Ok(x)
         }
@@ -118,7 +133,10 @@ fn matrix(graph: &Graph, weight: WeightId) -> Result<[usize; 2], String> {
 fn vector(graph: &Graph, weight: WeightId, len: usize) -> Result<(), String> {
     let spec = graph.weight(weight);
     if spec.shape != [len] {
-        return Err(format!("{} has shape {:?}, not [{len}]", spec.name, spec.shape));
+        return Err(format!(
+            "{} has shape {:?}, not [{len}]",
+            spec.name, spec.shape
+        ));
     }
     Ok(())
 }

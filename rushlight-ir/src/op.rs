@@ -126,9 +126,11 @@ impl Op {
             Op::RmsNorm { weight, .. } => vec![weight],
             Op::MatMul { weight, bias } => std::iter::once(weight).chain(bias).collect(),
             Op::GluMlp { gate, up, down, .. } => vec![gate, up, down],
-            Op::Rope { .. } | Op::Attention { .. } | Op::Add | Op::SelectOutputs | Op::Softcap { .. } => {
-                Vec::new()
-            }
+            Op::Rope { .. }
+            | Op::Attention { .. }
+            | Op::Add
+            | Op::SelectOutputs
+            | Op::Softcap { .. } => Vec::new(),
         }
     }
 }

@@ -61,7 +61,11 @@ impl Graph {
                 width,
                 eps,
                 offset,
-            } => write!(f, " {} width {width} eps {eps:e} offset {offset}", weight(w)),
+            } => write!(
+                f,
+                " {} width {width} eps {eps:e} offset {offset}",
+                weight(w)
+            ),
             Op::MatMul { weight: w, bias } => {
                 write!(f, " {}", weight(w))?;
                 bias.map_or(Ok(()), |bias| write!(f, " bias {}", weight(bias)))

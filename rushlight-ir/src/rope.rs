@@ -1,6 +1,6 @@
 //! Rotary tables: the frequencies of a rotary position embedding, scaled as the model was trained.
 
-use rushlight_asset::config::{Rope, RopeScaling};
+use rushlight_asset::config::{Rope, RopeFrequencies, RopeScaling};
 
 use crate::error::{IrError, IrErrorKind};
 
@@ -22,7 +22,10 @@ impl RopeTable {
             return Err(config_error(format!("dimension {} is not even", rope.dim)));
         }
         if !(rope.theta.is_finite() && rope.theta > 0.0) {
-            return Err(config_error(format!("theta {} is not positive", rope.theta)));
+            return Err(config_error(format!(
+                "theta {} is not positive",
+                rope.theta
+            )));
         }
         let half = rope.dim / 2;
         let base: Vec<f32> = (0..half)
@@ -99,7 +102,11 @@ impl RopeTable {
                     f / factor * interpolated + f * (1.0 - interpolated)
                 });
                 let magnitude = attention_factor.unwrap_or_else(|| {
-                    if factor <= 1.0 { 1.0 } else { 0.1 * factor.ln() + 1.0 }
+                    if factor <= 1.0 {
+                        1.0
+                    } else {
+                        0.1 * factor.ln() + 1.0
+                    }
                 });
                 positive("attention_factor", magnitude)?;
                 (scaled.collect(), magnitude)
@@ -109,6 +116,20 @@ impl RopeTable {
             inv_freq,
             magnitude,
         })
+    }
+
+    /// The same table with its frequencies held as `precision` says.
+    #[must_use]
+    pub fn held_as(mut self, precision: RopeFrequencies) -> RopeTable {
+        match precision {
+            RopeFrequencies::F32 => {}
+            RopeFrequencies::Bf16 => {
+                for f in &mut self.inv_freq {
+                    *f = half::bf16::from_f32(*f).to_f32();
+                }
+            }
+        }
+        self
     }
 
     /// Elements of a head that rotate.
@@ -214,6 +235,9 @@ mod tests {
             dim: 4,
             scaling: RopeScaling::Linear { factor: 0.0 },
         };
-        assert_eq!(*RopeTable::new(&rope).unwrap_err().kind(), IrErrorKind::Config);
+        assert_eq!(
+            *RopeTable::new(&rope).unwrap_err().kind(),
+            IrErrorKind::Config
+        );
     }
 }

@@ -46,7 +46,10 @@ pub fn verify(graph: &Graph, weights: &Weights) -> Result<(), IrError> {
             return Err(IrError::new(
                 IrErrorKind::TensorFormat,
                 place(&spec.name),
-                format!("is a vector in {}; vectors are F32, F16 or BF16", tensor.format()),
+                format!(
+                    "is a vector in {}; vectors are F32, F16 or BF16",
+                    tensor.format()
+                ),
             ));
         }
     }

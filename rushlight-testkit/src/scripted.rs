@@ -77,7 +77,10 @@ impl ScriptedProgram {
 
     /// What was submitted, step by step.
     pub fn steps(&self) -> Vec<Vec<LaneRecord>> {
-        self.steps.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.steps
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// The tokens of every lane of every step, in order.
@@ -110,7 +113,10 @@ impl Program for ScriptedProgram {
         steps.push(record.collect());
         let fail_at = *self.fail_at.lock().unwrap_or_else(PoisonError::into_inner);
         if fail_at == Some(steps.len() - 1) {
-            return Err(BackendError::new(BackendErrorKind::OutOfMemory, "scripted failure"));
+            return Err(BackendError::new(
+                BackendErrorKind::OutOfMemory,
+                "scripted failure",
+            ));
         }
         let mut rows = Vec::new();
         for lane in lanes {
@@ -118,9 +124,13 @@ impl Program for ScriptedProgram {
                 return Err(BackendError::new(BackendErrorKind::Input, "an empty lane"));
             }
             let first_row = lane.tokens.len().saturating_sub(lane.logits);
-            let history = lane.states.as_any_mut().downcast_mut::<History>().ok_or_else(|| {
-                BackendError::new(BackendErrorKind::Input, "states of another program")
-            })?;
+            let history = lane
+                .states
+                .as_any_mut()
+                .downcast_mut::<History>()
+                .ok_or_else(|| {
+                    BackendError::new(BackendErrorKind::Input, "states of another program")
+                })?;
             for (i, &token) in lane.tokens.iter().enumerate() {
                 history.0.push(token);
                 if i >= first_row {

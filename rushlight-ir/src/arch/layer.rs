@@ -34,7 +34,12 @@ impl<'a> Decoder<'a> {
     }
 
     /// A norm of every run of `width` columns by the tensor `name`.
-    pub(super) fn norm(&mut self, x: ValueId, name: &str, width: usize) -> Result<ValueId, IrError> {
+    pub(super) fn norm(
+        &mut self,
+        x: ValueId,
+        name: &str,
+        width: usize,
+    ) -> Result<ValueId, IrError> {
         let weight = self.graph.weight(name, &[width])?;
         let op = Op::RmsNorm {
             weight,
@@ -46,8 +51,16 @@ impl<'a> Decoder<'a> {
     }
 
     /// `x · wᵀ`, with the bias where the checkpoint has one.
-    pub(super) fn project(&mut self, x: ValueId, name: &str, rows: usize, cols: usize) -> Result<ValueId, IrError> {
-        let weight = self.graph.weight(&format!("{name}.weight"), &[rows, cols])?;
+    pub(super) fn project(
+        &mut self,
+        x: ValueId,
+        name: &str,
+        rows: usize,
+        cols: usize,
+    ) -> Result<ValueId, IrError> {
+        let weight = self
+            .graph
+            .weight(&format!("{name}.weight"), &[rows, cols])?;
         let bias_name = format!("{name}.bias");
         let bias = if (self.has)(&bias_name) {
             Some(self.graph.weight(&bias_name, &[rows])?)
@@ -59,7 +72,12 @@ impl<'a> Decoder<'a> {
 
     /// Self-attention of layer `i` over its state, `[T, hidden]` → `[T, hidden]`. Queries and keys
     /// are normalised head by head where `head_norms` says so.
-    pub(super) fn attention(&mut self, x: ValueId, i: usize, head_norms: bool) -> Result<ValueId, IrError> {
+    pub(super) fn attention(
+        &mut self,
+        x: ValueId,
+        i: usize,
+        head_norms: bool,
+    ) -> Result<ValueId, IrError> {
         let c = self.config;
         let (q_cols, kv_cols) = (c.heads * c.head_dim, c.kv_heads * c.head_dim);
         let mut q = self.project(x, &format!("layers.{i}.q"), q_cols, c.hidden_size)?;
@@ -76,7 +94,9 @@ impl<'a> Decoder<'a> {
                 c.sliding_rope.as_ref().unwrap_or(&c.rope),
             ),
         };
-        let rope = self.graph.rope(RopeTable::new(rope)?);
+        let rope = self
+            .graph
+            .rope(RopeTable::new(rope)?.held_as(c.rope_frequencies));
         let rotate = |heads| Op::Rope {
             rope,
             heads,
@@ -105,9 +125,15 @@ impl<'a> Decoder<'a> {
     /// The gated feed-forward block of layer `i`, `[T, hidden]` → `[T, hidden]`.
     pub(super) fn mlp(&mut self, x: ValueId, i: usize) -> Result<ValueId, IrError> {
         let (hidden, inner) = (self.config.hidden_size, self.config.intermediate_size);
-        let gate = self.graph.weight(&format!("layers.{i}.gate.weight"), &[inner, hidden])?;
-        let up = self.graph.weight(&format!("layers.{i}.up.weight"), &[inner, hidden])?;
-        let down = self.graph.weight(&format!("layers.{i}.down.weight"), &[hidden, inner])?;
+        let gate = self
+            .graph
+            .weight(&format!("layers.{i}.gate.weight"), &[inner, hidden])?;
+        let up = self
+            .graph
+            .weight(&format!("layers.{i}.up.weight"), &[inner, hidden])?;
+        let down = self
+            .graph
+            .weight(&format!("layers.{i}.down.weight"), &[hidden, inner])?;
         let op = Op::GluMlp {
             gate,
             up,

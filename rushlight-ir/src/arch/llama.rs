@@ -10,10 +10,18 @@ pub(super) fn build(config: &Config, has: Has<'_>) -> Result<Graph, IrError> {
     let mut d = Decoder::new(config, has);
     let mut x = d.embed()?;
     for i in 0..config.layers {
-        let h = d.norm(x, &format!("layers.{i}.attention_norm.weight"), config.hidden_size)?;
+        let h = d.norm(
+            x,
+            &format!("layers.{i}.attention_norm.weight"),
+            config.hidden_size,
+        )?;
         let h = d.attention(h, i, false)?;
         x = d.add(x, h)?;
-        let h = d.norm(x, &format!("layers.{i}.mlp_norm.weight"), config.hidden_size)?;
+        let h = d.norm(
+            x,
+            &format!("layers.{i}.mlp_norm.weight"),
+            config.hidden_size,
+        )?;
         let h = d.mlp(h, i)?;
         x = d.add(x, h)?;
     }

@@ -31,7 +31,10 @@ pub fn known() -> impl Iterator<Item = &'static str> {
 /// [`IrErrorKind::UnknownArchitecture`] listing the known ones, or [`IrErrorKind::Config`] naming
 /// the field.
 pub fn build(config: &Config, has: Has<'_>) -> Result<Graph, IrError> {
-    let Some((_, build)) = FAMILIES.iter().find(|(name, _)| *name == config.architecture) else {
+    let Some((_, build)) = FAMILIES
+        .iter()
+        .find(|(name, _)| *name == config.architecture)
+    else {
         return Err(IrError::new(
             IrErrorKind::UnknownArchitecture,
             "config: architecture",
@@ -79,11 +82,21 @@ fn check(config: &Config) -> Result<(), IrError> {
     if config.attention.len() != config.layers {
         return fail(
             "attention",
-            format!("{} entries for {} layers", config.attention.len(), config.layers),
+            format!(
+                "{} entries for {} layers",
+                config.attention.len(),
+                config.layers
+            ),
         );
     }
-    if config.attention.contains(&AttentionKind::Sliding { window: 0 }) {
-        return fail("attention", "a sliding window of 0 positions sees nothing".to_owned());
+    if config
+        .attention
+        .contains(&AttentionKind::Sliding { window: 0 })
+    {
+        return fail(
+            "attention",
+            "a sliding window of 0 positions sees nothing".to_owned(),
+        );
     }
     if !(config.norm_eps.is_finite() && config.norm_eps >= 0.0) {
         return fail("norm_eps", format!("{} is not usable", config.norm_eps));
