@@ -55,7 +55,7 @@ impl Pair for GeluTanhMul {
     #[inline(always)]
     fn apply<S: Simd>(&self, s: S, gate: S::F, up: S::F) -> S::F {
         // 2·√(2/π), and 0.044715 of it.
-        let (linear, cubic) = (s.splat(1.595_769_1), s.splat(0.071_354_814));
+        let (linear, cubic) = (s.splat(1.595_769), s.splat(0.071_354_814));
         let square = s.mul(gate, gate);
         let twice_u = s.mul(gate, s.fma(square, cubic, linear));
         s.mul(s.mul(gate, sigmoid(s, twice_u)), up)

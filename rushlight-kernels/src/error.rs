@@ -131,7 +131,7 @@ pub(crate) fn expect_multiple(
     unit: usize,
     got: usize,
 ) -> Result<(), KernelError> {
-    if unit > 0 && got > 0 && got % unit == 0 {
+    if got > 0 && got.is_multiple_of(unit) {
         return Ok(());
     }
     Err(KernelError::new(

@@ -26,7 +26,7 @@ pub(crate) fn exp<S: Simd>(s: S, v: S::F) -> S::F {
         8.333_452e-3,
         4.166_579_6e-2,
         1.666_666_5e-1,
-        5.000_000_1e-1,
+        0.500_000_1,
     ] {
         p = s.fma(p, r, s.splat(coefficient));
     }
@@ -51,12 +51,7 @@ pub(crate) fn tanh<S: Simd>(s: S, v: S::F) -> S::F {
     // 1 − 2/(e^2|v| + 1) loses the digits of small results; there, v + v³·p(v²).
     let square = s.mul(v, v);
     let mut p = s.splat(-5.704_988_7e-3);
-    for coefficient in [
-        2.063_908_9e-2,
-        -5.373_971_6e-2,
-        1.333_144_2e-1,
-        -3.333_328e-1,
-    ] {
+    for coefficient in [2.063_909e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328e-1] {
         p = s.fma(p, square, s.splat(coefficient));
     }
     let small = s.fma(s.mul(square, v), p, v);

@@ -53,7 +53,7 @@ pub(crate) fn checked_row_bytes(
     format: Format,
     cols: usize,
 ) -> Result<usize, KernelError> {
-    if cols % format.block_len() != 0 {
+    if !cols.is_multiple_of(format.block_len()) {
         let kind = KernelErrorKind::NotWholeBlocks { format, cols };
         return Err(KernelError::new(kernel, kind));
     }
@@ -244,7 +244,7 @@ impl Format {
 
     /// Bytes of a row of `cols` elements, or `None` when `cols` is not whole blocks or overflows.
     pub const fn row_bytes(self, cols: usize) -> Option<usize> {
-        if cols % self.block_len() != 0 {
+        if !cols.is_multiple_of(self.block_len()) {
             return None;
         }
         (cols / self.block_len()).checked_mul(self.block_bytes())

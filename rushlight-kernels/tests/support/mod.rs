@@ -4,14 +4,14 @@
 use rushlight_kernels::qfmt::Format;
 
 /// Blocks of one format and the values they decode to.
-pub struct GoldenBlocks {
-    pub format: Format,
-    pub raw: Vec<u8>,
-    pub values: Vec<f32>,
+pub(crate) struct GoldenBlocks {
+    pub(crate) format: Format,
+    pub(crate) raw: Vec<u8>,
+    pub(crate) values: Vec<f32>,
 }
 
 /// The golden blocks of every format that has kernels.
-pub fn golden_blocks() -> Vec<GoldenBlocks> {
+pub(crate) fn golden_blocks() -> Vec<GoldenBlocks> {
     let text = include_str!("../../../rushlight-testkit/data/gguf-quant-blocks.json");
     let all: serde_json::Value = serde_json::from_str(text).expect("golden blocks are JSON");
     let mut blocks = Vec::new();
@@ -55,36 +55,36 @@ fn base64(text: &str) -> Vec<u8> {
 }
 
 /// A small reproducible generator (xorshift64*).
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
-    pub fn bits(&mut self) -> u64 {
+    pub(crate) fn bits(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
     /// Uniform in −1..1.
-    pub fn unit(&mut self) -> f32 {
+    pub(crate) fn unit(&mut self) -> f32 {
         (self.bits() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
     }
     /// Roughly normal: a sum of uniforms, which has the tails that quantisation meets.
-    pub fn normal(&mut self) -> f32 {
+    pub(crate) fn normal(&mut self) -> f32 {
         (0..6).map(|_| self.unit()).sum::<f32>() * 0.7
     }
-    pub fn floats(&mut self, count: usize) -> Vec<f32> {
+    pub(crate) fn floats(&mut self, count: usize) -> Vec<f32> {
         (0..count).map(|_| self.normal()).collect()
     }
-    pub fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         (self.bits() % n as u64) as usize
     }
 }
 
 /// `count` blocks of random codes under scales of ordinary size.
-pub fn random_blocks(format: Format, count: usize, random: &mut Random) -> Vec<u8> {
+pub(crate) fn random_blocks(format: Format, count: usize, random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..count {
         let start = bytes.len();
@@ -110,7 +110,7 @@ pub fn random_blocks(format: Format, count: usize, random: &mut Random) -> Vec<u
 }
 
 /// Sets every byte of every block but its f16 scales (and MXFP4's exponent).
-pub fn fill_codes(format: Format, blocks: &mut [u8], fill: u8) {
+pub(crate) fn fill_codes(format: Format, blocks: &mut [u8], fill: u8) {
     if format.is_float() {
         return;
     }
@@ -145,7 +145,7 @@ fn half_offsets(format: Format) -> &'static [usize] {
 /// For each output of a product, an upper bound of the terms' absolute sum. A format with a
 /// minimum adds terms larger than the weights they make, so each weight counts as the largest of
 /// its row.
-pub fn magnitudes(format: Format, weights: &[u8], cols: usize, x: &[f32]) -> Vec<f32> {
+pub(crate) fn magnitudes(format: Format, weights: &[u8], cols: usize, x: &[f32]) -> Vec<f32> {
     let count = weights.len() / format.block_bytes() * format.block_len();
     let mut values = vec![0.0; count];
     rushlight_kernels::decode(format, weights, &mut values).expect("whole blocks");
