@@ -8,11 +8,11 @@
 //!
 //! # What is here
 //! - [`qfmt`]: how weights are stored, and their exact decoding. Start here to add a format.
-//! - [`matmul`]: weights packed in panels, and products with them; [`quantize`] makes the int8
+//! - [`mod@matmul`]: weights packed in panels, and products with them; [`quantize`] makes the int8
 //!   activations that block formats take; [`output`] lets threads fill one output.
-//! - [`attention`]: over paged keys and values.
+//! - [`mod@attention`]: over paged keys and values.
 //! - [`pool`]: threads that regions of a few microseconds can be shared out on.
-//! - [`norm`], [`rope`], [`act`], [`softmax`], [`elementwise`]: the rest of a transformer layer.
+//! - [`norm`], [`mod@rope`], [`act`], [`softmax`], [`elementwise`]: the rest of a transformer layer.
 //! - [`naive`]: a plain twin of each, which is the definition.
 //!
 //! # Two promises

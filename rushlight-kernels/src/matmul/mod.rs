@@ -9,8 +9,8 @@
 //! - **Block formats** take activations as int8 ([`QuantizedRows`]). For each 32 columns, products
 //!   are summed exactly in integers (16 bits for as many steps as cannot overflow, then 32), and
 //!   enter the f32 sum by one `fma` with weight scale × activation scale. A minimum or an offset is
-//!   a product with the sum of the codes, also exact. See [`block`].
-//! - **Plain floats** take f32 activations: one `fma` a column. See [`float`].
+//!   a product with the sum of the codes, also exact. See `block.rs`.
+//! - **Plain floats** take f32 activations: one `fma` a column. See `float.rs`.
 //!
 //! Weights are walked once for up to four tokens, whose sums stay in registers; tokens are taken
 //! in runs that fit the second-level cache, so that a panel is read from memory once a run.

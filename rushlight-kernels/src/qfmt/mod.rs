@@ -5,7 +5,7 @@
 //!
 //! Every block format is read through one integer view, 32 lanes at a time: codes, the sub-scales
 //! of those lanes, and the block's own scales. [`decode`] turns that view into f32,
-//! [`matmul`](crate::matmul) repacks it without loss.
+//! [`matmul`](mod@crate::matmul) repacks it without loss.
 
 pub(crate) mod iq4;
 pub(crate) mod k;
