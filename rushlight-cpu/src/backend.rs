@@ -12,7 +12,8 @@ use rushlight_ir::backend::{
 };
 use rushlight_ir::graph::{Graph, Signature, StateKind};
 use rushlight_ir::verify::verify;
-use rushlight_kernels::{Isa, Pool};
+use rushlight_kernels::Isa;
+use rushlight_kernels::pool::Pool;
 
 use crate::lower::lower;
 use crate::memory::{CpuStates, PAGE};

@@ -12,10 +12,11 @@ use rushlight_ir::dim::Dim;
 use rushlight_ir::rope::RopeTable;
 use rushlight_kernels::elementwise;
 use rushlight_kernels::matmul::PANEL;
+use rushlight_kernels::pool::Pool;
 use rushlight_kernels::rope::{RopeShape, rope};
 use rushlight_kernels::{
     self as kernels, AttentionScratch, AttentionShape, ColumnQueue, Columns, Input, Isa,
-    KernelError, PackedMatrix, Pool, QuantizedRows, Queries, RmsNorm,
+    KernelError, PackedMatrix, QuantizedRows, Queries, RmsNorm,
 };
 
 use crate::lower::{Instr, Lowered, Product, Slot};
