@@ -1,0 +1,680 @@
+//! The loop over a scripted program: what is run, what is kept, what ends an answer.
+
+use std::sync::{Arc, Mutex};
+
+use rushlight_engine::plan::{
+    EngineVariant, KvCacheStrategy, KvOptions, PrefillOptions, PrefillSplit,
+};
+use rushlight_engine::sample::{SampleVocab, SamplingOptions};
+use rushlight_engine::{
+    CancelToken, Engine, EngineOptions, ErrorKind, GenerateOptions, Outcome, Sequence, Step,
+    StopReason, TokenText,
+};
+use rushlight_testkit::scripted::ScriptedProgram;
+
+const VOCAB: usize = 128;
+
+/// The next token is a function of the whole history, so a history that is wrong anywhere shows.
+fn next(history: &[u32]) -> u32 {
+    let sum = history
+        .iter()
+        .enumerate()
+        .map(|(i, t)| (i as u32 + 1) * (t + 1))
+        .sum::<u32>();
+    10 + sum % 100
+}
+
+fn program(context: usize) -> Arc<ScriptedProgram> {
+    ScriptedProgram::choosing(VOCAB, context, next)
+}
+
+fn engine(program: &Arc<ScriptedProgram>, options: EngineOptions) -> Engine {
+    let vocab = SampleVocab::new(VOCAB, VOCAB, &[]).unwrap();
+    Engine::new(program.clone(), vocab, options).unwrap()
+}
+
+fn greedy(max_tokens: Option<usize>) -> GenerateOptions {
+    GenerateOptions {
+        max_tokens,
+        sampling: SamplingOptions::greedy(),
+        ..GenerateOptions::default()
+    }
+}
+
+fn answer(
+    engine: &Engine,
+    sequence: &mut Sequence,
+    prompt: &[u32],
+    options: GenerateOptions,
+) -> (Vec<u32>, Outcome) {
+    let mut generation = engine.generate(sequence, prompt, options).unwrap();
+    let steps: Vec<Step> = generation.by_ref().map(Result::unwrap).collect();
+    let outcome = generation.outcome();
+    let stops = steps.iter().filter(|step| step.stop.is_some()).count();
+    assert_eq!(
+        stops,
+        usize::from(!steps.is_empty()),
+        "only the last step has a reason"
+    );
+    (steps.iter().map(|step| step.token).collect(), outcome)
+}
+
+fn cold(prompt: &[u32], max: usize) -> Vec<u32> {
+    let engine = engine(&program(512), EngineOptions::default());
+    let mut sequence = engine.sequence().unwrap();
+    answer(&engine, &mut sequence, prompt, greedy(Some(max))).0
+}
+
+#[test]
+fn eng_7_the_context_ends_an_answer() {
+    for (context, max, tokens) in [(5, Some(100), 2), (6, None, 3), (3, None, 0)] {
+        let engine = engine(&program(context), EngineOptions::default());
+        let mut sequence = engine.sequence().unwrap();
+        let (answer, outcome) = answer(&engine, &mut sequence, &[1, 2, 3], greedy(max));
+        assert_eq!(answer.len(), tokens, "context {context}");
+        assert_eq!(outcome.stop, StopReason::Context);
+        assert_eq!(sequence.len(), 3 + tokens);
+    }
+}
+
+#[test]
+fn eng_9_a_second_turn_reads_only_what_is_new() {
+    let program = program(512);
+    let engine = engine(&program, EngineOptions::default());
+    let mut sequence = engine.sequence().unwrap();
+    let (first, _) = answer(&engine, &mut sequence, &[1, 2, 3], greedy(Some(3)));
+    let history = [&[1, 2, 3], &first[..]].concat();
+    // All six tokens match. The last was sampled and never run, and a prompt's last token is always
+    // run, so five have states to keep.
+    let (second, outcome) = answer(&engine, &mut sequence, &history, greedy(Some(2)));
+    assert_eq!((outcome.reuse.matched, outcome.reuse.cached), (6, 5));
+    assert_eq!(
+        (
+            outcome.usage.prompt,
+            outcome.usage.cached,
+            outcome.usage.completion
+        ),
+        (6, 5, 2)
+    );
+    assert_eq!(second, cold(&history, 2));
+    assert_eq!(sequence.len(), 8);
+
+    let longer = [&history[..], &second, &[77, 78, 79]].concat();
+    let before = program.tokens_run().len();
+    let (third, outcome) = answer(&engine, &mut sequence, &longer, greedy(Some(3)));
+    assert_eq!((outcome.reuse.matched, outcome.reuse.cached), (8, 7));
+    assert_eq!(outcome.reuse.diverged_at, None);
+    assert_eq!(third, cold(&longer, 3));
+    assert_eq!(sequence.len(), 14);
+    // Four new prompt tokens, and the answer less its last.
+    assert_eq!(program.tokens_run().len() - before, 4 + 2);
+}
+
+#[test]
+fn eng_10_a_divergence_rewinds_and_equals_a_cold_run() {
+    let engine = engine(&program(512), EngineOptions::default());
+    let mut sequence = engine.sequence().unwrap();
+    answer(&engine, &mut sequence, &[1, 2, 3], greedy(Some(3)));
+    let (tokens, outcome) = answer(&engine, &mut sequence, &[1, 2, 99, 100], greedy(Some(2)));
+    assert_eq!(
+        (outcome.reuse.cached, outcome.reuse.diverged_at),
+        (2, Some(2))
+    );
+    assert_eq!(tokens, cold(&[1, 2, 99, 100], 2));
+    assert_eq!(sequence.len(), 6);
+}
+
+#[test]
+fn eng_11_the_history_counts_prompts_answers_and_rewinds() {
+    let engine = engine(&program(512), EngineOptions::default());
+    let mut sequence = engine.sequence().unwrap();
+    let prompt = [1, 2, 3, 4, 5];
+    answer(&engine, &mut sequence, &prompt, greedy(Some(10)));
+    assert_eq!(sequence.len(), 15);
+    assert_eq!(sequence.rewind(5), 5);
+    let (tokens, _) = answer(&engine, &mut sequence, &prompt, greedy(Some(7)));
+    assert_eq!(sequence.len(), 12);
+    assert_eq!(tokens, cold(&prompt, 7));
+    assert_eq!(sequence.rewind(0), 0);
+    assert!(sequence.is_empty() && sequence.held() == 0);
+}
+
+#[test]
+fn eng_13_forced_tokens_come_out_exactly_each_with_its_logits() {
+    let program = program(512);
+    let engine = engine(&program, EngineOptions::default());
+    let mut sequence = engine.sequence().unwrap();
+    let options = |forced: &[u32], max| GenerateOptions {
+        forced: forced.to_vec(),
+        logits: true,
+        ..greedy(Some(max))
+    };
+    let generation = engine
+        .generate(&mut sequence, &[1, 2, 3], options(&[7, 8, 9], 3))
+        .unwrap();
+    let steps: Vec<Step> = generation.map(Result::unwrap).collect();
+    assert_eq!(steps.iter().map(|s| s.token).collect::<Vec<_>>(), [7, 8, 9]);
+    let mut history = vec![1, 2, 3];
+    for step in &steps {
+        assert!(step.forced);
+        let logits = step.logits.as_ref().unwrap();
+        assert_eq!(
+            logits[next(&history) as usize],
+            10.0,
+            "logits after {history:?}"
+        );
+        history.push(step.token);
+    }
+    // The prompt, then all forced tokens in one pass.
+    assert_eq!(
+        program
+            .steps()
+            .iter()
+            .map(|s| s[0].tokens.len())
+            .collect::<Vec<_>>(),
+        [3, 3]
+    );
+    assert_eq!(sequence.tokens(), [1, 2, 3, 7, 8, 9]);
+
+    let mut sequence = engine.sequence().unwrap();
+    let (none, _) = answer(&engine, &mut sequence, &[1, 2, 3], options(&[], 0));
+    assert!(none.is_empty());
+}
+
+#[test]
+fn a_forced_beginning_is_one_pass_and_the_rest_is_sampled() {
+    for (logits, variant) in [
+        (false, EngineVariant::Sequential),
+        (true, EngineVariant::Sequential),
+        (false, EngineVariant::Pipelined),
+        (true, EngineVariant::Pipelined),
+    ] {
+        let program = program(512);
+        let engine = engine(
+            &program,
+            EngineOptions {
+                variant,
+                ..EngineOptions::default()
+            },
+        );
+        let mut sequence = engine.sequence().unwrap();
+        let options = GenerateOptions {
+            forced: vec![7, 8, 9],
+            logits,
+            ..greedy(Some(5))
+        };
+        let (tokens, outcome) = answer(&engine, &mut sequence, &[1, 2, 3], options);
+        let rest = cold(&[1, 2, 3, 7, 8, 9], 2);
+        assert_eq!(tokens, [&[7, 8, 9], &rest[..]].concat());
+        assert_eq!(outcome.usage.completion, 5);
+        assert_eq!(program.steps()[1][0].tokens, [7, 8, 9]);
+        assert_eq!(sequence.tokens().len(), 8);
+    }
+}
+
+#[test]
+fn an_answer_that_ends_inside_a_forced_run_keeps_only_what_was_given_out() {
+    let engine = engine(&program(512), EngineOptions::default());
+    let mut sequence = engine.sequence().unwrap();
+    let options = GenerateOptions {
+        forced: vec![7, 8, 9, 10],
+        logits: true,
+        ..greedy(Some(2))
+    };
+    let (tokens, _) = answer(&engine, &mut sequence, &[1, 2, 3], options);
+    assert_eq!(tokens, [7, 8]);
+    assert_eq!(sequence.tokens(), [1, 2, 3, 7, 8]);
+    assert!(sequence.held() <= 5);
+    let (tokens, _) = answer(&engine, &mut sequence, &[1, 2, 3, 7, 50], greedy(Some(2)));
+    assert_eq!(tokens, cold(&[1, 2, 3, 7, 50], 2));
+}
+
+#[test]
+fn eng_15_cancelling_stops_within_a_step_and_leaves_the_sequence_usable() {
+    for variant in [EngineVariant::Sequential, EngineVariant::Pipelined] {
+        let engine = engine(
+            &program(512),
+            EngineOptions {
+                variant,
+                ..EngineOptions::default()
+            },
+        );
+        let mut sequence = engine.sequence().unwrap();
+        let cancel = CancelToken::new();
+        let options = GenerateOptions {
+            cancel: cancel.clone(),
+            ..greedy(None)
+        };
+        let mut generation = engine.generate(&mut sequence, &[1, 2, 3], options).unwrap();
+        let given: Vec<u32> = generation
+            .by_ref()
+            .take(4)
+            .map(|step| step.unwrap().token)
+            .collect();
+        cancel.cancel();
+        let late: Vec<_> = generation.by_ref().collect();
+        // With a lookahead of 2 the pass under way may still give its token.
+        assert!(
+            late.len() <= usize::from(variant == EngineVariant::Pipelined),
+            "{}",
+            late.len()
+        );
+        assert_eq!(generation.outcome().stop, StopReason::Cancelled);
+        drop(generation);
+        assert_eq!(&sequence.tokens()[..7], [&[1, 2, 3], &given[..]].concat());
+        let prompt = [&[1, 2, 3], &given[..2], &[60]].concat();
+        let (tokens, outcome) = answer(&engine, &mut sequence, &prompt, greedy(Some(3)));
+        assert_eq!(outcome.usage.cached, 5);
+        assert_eq!(tokens, cold(&prompt, 3));
+    }
+}
+
+#[test]
+fn eng_15_a_generation_that_was_never_consumed_changes_nothing() {
+    let program = program(512);
+    let engine = engine(&program, EngineOptions::default());
+    let mut sequence = engine.sequence().unwrap();
+    drop(
+        engine
+            .generate(&mut sequence, &[1, 2, 3], greedy(None))
+            .unwrap(),
+    );
+    CancelToken::new().cancel();
+    assert!(program.steps().is_empty() && sequence.is_empty());
+    let (tokens, _) = answer(&engine, &mut sequence, &[4, 5], greedy(Some(2)));
+    assert_eq!(tokens, cold(&[4, 5], 2));
+}
+
+#[test]
+fn dropping_in_the_middle_keeps_the_tokens_that_were_given_out() {
+    for variant in [EngineVariant::Sequential, EngineVariant::Pipelined] {
+        let engine = engine(
+            &program(512),
+            EngineOptions {
+                variant,
+                ..EngineOptions::default()
+            },
+        );
+        let mut sequence = engine.sequence().unwrap();
+        let mut generation = engine
+            .generate(&mut sequence, &[1, 2, 3], greedy(None))
+            .unwrap();
+        let given: Vec<u32> = generation
+            .by_ref()
+            .take(3)
+            .map(|step| step.unwrap().token)
+            .collect();
+        drop(generation);
+        assert_eq!(sequence.tokens(), [&[1, 2, 3], &given[..]].concat());
+        let longer = [sequence.tokens(), &[9]].concat();
+        let (tokens, _) = answer(&engine, &mut sequence, &longer, greedy(Some(4)));
+        assert_eq!(tokens, cold(&longer, 4));
+    }
+}
+
+#[test]
+fn eng_16_a_stop_token_outranks_the_limit_it_meets() {
+    let stop = cold(&[1, 2, 3], 3)[2];
+    let engine = engine(&program(512), EngineOptions::default());
+    let mut sequence = engine.sequence().unwrap();
+    let options = GenerateOptions {
+        stop_tokens: vec![stop],
+        ..greedy(Some(3))
+    };
+    let (tokens, outcome) = answer(&engine, &mut sequence, &[1, 2, 3], options);
+    assert_eq!(tokens.last(), Some(&stop));
+    assert_eq!(outcome.stop, StopReason::Eos);
+}
+
+#[test]
+fn eng_19_and_20_prefill_passes_and_progress() {
+    for (len, chunk, split, passes) in [
+        (25, 8, PrefillSplit::Balanced, vec![8, 16, 24, 25]),
+        (25, 7, PrefillSplit::Balanced, vec![6, 12, 18, 24, 25]),
+        (26, 8, PrefillSplit::Remainder, vec![8, 16, 24, 26]),
+    ] {
+        let program = program(512);
+        let prefill = PrefillOptions {
+            chunk,
+            threshold: 0,
+            split,
+        };
+        let engine = engine(
+            &program,
+            EngineOptions {
+                prefill,
+                ..EngineOptions::default()
+            },
+        );
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&seen);
+        let options = GenerateOptions {
+            progress: Some(Box::new(move |done, total| {
+                told.lock().unwrap().push((done, total))
+            })),
+            ..greedy(Some(2))
+        };
+        let prompt: Vec<u32> = (0..len as u32).collect();
+        let mut sequence = engine.sequence().unwrap();
+        let (tokens, _) = answer(&engine, &mut sequence, &prompt, options);
+        let expected: Vec<_> = passes.iter().map(|&done| (done, len)).collect();
+        assert_eq!(*seen.lock().unwrap(), expected);
+        assert_eq!(tokens, cold(&prompt, 2));
+        // Only the last prompt pass asks for logits.
+        let rows: Vec<_> = program.steps().iter().map(|step| step[0].logits).collect();
+        assert_eq!(rows, [vec![0; passes.len() - 1], vec![1, 1]].concat());
+    }
+}
+
+#[test]
+fn a_batch_gives_what_each_request_gives_alone() {
+    let program = program(512);
+    let engine = engine(&program, EngineOptions::default());
+    let prompts: [Vec<u32>; 3] = [vec![1, 2, 3], (0..40).collect(), vec![9]];
+    let limits = [4, 2, 6];
+    let mut sequences: Vec<Sequence> = (0..3).map(|_| engine.sequence().unwrap()).collect();
+    let requests = sequences.iter_mut().zip(&prompts).zip(limits);
+    let requests =
+        requests.map(|((sequence, prompt), max)| (sequence, prompt.clone(), greedy(Some(max))));
+    let mut answers = vec![Vec::new(); 3];
+    let mut batch = engine.generate_batch(requests).unwrap();
+    for (index, step) in batch.by_ref() {
+        answers[index.unwrap()].push(step.unwrap().token);
+    }
+    for (i, max) in limits.into_iter().enumerate() {
+        assert_eq!(answers[i], cold(&prompts[i], max), "request {i}");
+        assert_eq!(batch.outcome(i).unwrap().stop, StopReason::MaxTokens);
+    }
+    assert!(batch.outcome(3).is_none());
+    // One pass for the three prompts, and then one for all that are left.
+    let lanes: Vec<_> = program.steps().iter().map(Vec::len).collect();
+    assert_eq!(lanes, [3, 3, 2, 2, 1, 1]);
+}
+
+#[test]
+fn a_failed_pass_is_an_error_and_nothing_is_lost() {
+    for variant in [EngineVariant::Sequential, EngineVariant::Pipelined] {
+        let program = program(512);
+        program.fail_at(2);
+        let engine = engine(
+            &program,
+            EngineOptions {
+                variant,
+                ..EngineOptions::default()
+            },
+        );
+        let mut sequence = engine.sequence().unwrap();
+        let mut generation = engine
+            .generate(&mut sequence, &[1, 2, 3], greedy(None))
+            .unwrap();
+        let steps: Vec<_> = generation.by_ref().collect();
+        assert_eq!(steps.len(), 3, "two steps and the error");
+        assert!(matches!(
+            steps[2].as_ref().unwrap_err().kind(),
+            ErrorKind::Backend { .. }
+        ));
+        assert_eq!(generation.outcome().stop, StopReason::Error);
+        drop(generation);
+        assert_eq!(sequence.len(), 5);
+        let prompt = [sequence.tokens(), &[8]].concat();
+        let (tokens, _) = answer(&engine, &mut sequence, &prompt, greedy(Some(2)));
+        assert_eq!(tokens, cold(&prompt, 2));
+    }
+}
+
+#[test]
+fn requests_that_cannot_be_leave_the_sequence_as_it_was() {
+    let engine = engine(&program(8), EngineOptions::default());
+    let mut sequence = engine.sequence().unwrap();
+    answer(&engine, &mut sequence, &[1, 2, 3], greedy(Some(2)));
+    let before = sequence.tokens().to_vec();
+    let mut refused = |prompt: &[u32], options: GenerateOptions| {
+        let error = engine
+            .generate(&mut sequence, prompt, options)
+            .err()
+            .unwrap();
+        assert_eq!(sequence.tokens(), before);
+        error
+    };
+    assert_eq!(*refused(&[], greedy(None)).kind(), ErrorKind::EmptyPrompt);
+    let overflow = ErrorKind::ContextOverflow {
+        prompt: 9,
+        context: 8,
+    };
+    assert_eq!(*refused(&[1; 9], greedy(None)).kind(), overflow);
+    let range = ErrorKind::TokenOutOfRange {
+        token: 128,
+        vocab: 128,
+        position: 1,
+    };
+    assert_eq!(*refused(&[1, 128], greedy(None)).kind(), range);
+    let forced = GenerateOptions {
+        forced: vec![u32::MAX],
+        ..greedy(None)
+    };
+    assert!(matches!(
+        refused(&[1], forced).kind(),
+        ErrorKind::TokenOutOfRange { .. }
+    ));
+    let stops = GenerateOptions {
+        stop_strings: vec!["x".to_owned()],
+        ..greedy(None)
+    };
+    assert!(refused(&[1], stops).to_string().contains("stop_strings"));
+    let mut options = greedy(None);
+    options.sampling.top_p = Some(1.5);
+    assert!(refused(&[1], options).to_string().contains("top_p"));
+}
+
+#[test]
+fn engines_that_cannot_be_are_refused() {
+    let refused = |options: EngineOptions| {
+        let vocab = SampleVocab::new(VOCAB, VOCAB, &[]).unwrap();
+        Engine::new(program(64), vocab, options).err().unwrap()
+    };
+    let static_shape = EngineOptions {
+        variant: EngineVariant::StaticShape,
+        ..EngineOptions::default()
+    };
+    assert!(matches!(
+        refused(static_shape).kind(),
+        ErrorKind::UnsupportedPlan { .. }
+    ));
+    for context in [0, 65] {
+        let options = EngineOptions {
+            context: Some(context),
+            ..EngineOptions::default()
+        };
+        assert!(refused(options).to_string().contains("context"));
+    }
+    let kv_cache = KvOptions {
+        initial_capacity: Some(65),
+        ..KvOptions::default()
+    };
+    let options = EngineOptions {
+        kv_cache,
+        ..EngineOptions::default()
+    };
+    assert!(
+        refused(options)
+            .to_string()
+            .contains("kv_cache_initial_capacity")
+    );
+    let vocab = SampleVocab::new(10, 10, &[]).unwrap();
+    let error = Engine::new(program(64), vocab, EngineOptions::default())
+        .err()
+        .unwrap();
+    assert!(matches!(
+        error.kind(),
+        ErrorKind::LogitsWidth {
+            found: 10,
+            expected: 128
+        }
+    ));
+}
+
+#[test]
+fn a_fixed_cache_ends_where_it_ends() {
+    let kv_cache = KvOptions {
+        strategy: KvCacheStrategy::FixedSize,
+        initial_capacity: Some(6),
+        ..KvOptions::default()
+    };
+    let engine = engine(
+        &program(64),
+        EngineOptions {
+            kv_cache,
+            ..EngineOptions::default()
+        },
+    );
+    let mut sequence = engine.sequence().unwrap();
+    let (tokens, outcome) = answer(&engine, &mut sequence, &[1, 2, 3], greedy(None));
+    assert_eq!((tokens.len(), outcome.stop), (3, StopReason::Context));
+}
+
+#[test]
+fn a_fork_goes_its_own_way() {
+    let engine = engine(&program(64), EngineOptions::default());
+    let mut sequence = engine.sequence().unwrap();
+    answer(&engine, &mut sequence, &[1, 2, 3], greedy(Some(3)));
+    let mut fork = sequence.fork().unwrap();
+    let one = [sequence.tokens(), &[40]].concat();
+    let two = [fork.tokens(), &[41]].concat();
+    assert_eq!(
+        answer(&engine, &mut sequence, &one, greedy(Some(3))).0,
+        cold(&one, 3)
+    );
+    assert_eq!(
+        answer(&engine, &mut fork, &two, greedy(Some(3))).0,
+        cold(&two, 3)
+    );
+}
+
+#[test]
+fn scoring_shows_the_logits_behind_every_token_asked_for() {
+    let program = program(512);
+    let engine = engine(&program, EngineOptions::default());
+    let mut sequence = engine.sequence().unwrap();
+    let tokens: Vec<u32> = (0..150).map(|t| t % 128).collect();
+    let mut seen = Vec::new();
+    engine
+        .score(&mut sequence, &tokens, 100, |i, logits| {
+            assert_eq!(
+                logits[next(&tokens[..=i]) as usize],
+                10.0,
+                "after token {i}"
+            );
+            seen.push(i);
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(seen, (50..150).collect::<Vec<_>>());
+    assert_eq!(sequence.tokens(), tokens);
+    let more = engine.score(&mut sequence, &[1; 400], 1, |_, _| Ok(()));
+    assert!(matches!(
+        more.unwrap_err().kind(),
+        ErrorKind::ContextOverflow { .. }
+    ));
+}
+
+/// Gives each token the text of a table, in pieces as a detokeniser would.
+struct Pieces(&'static [&'static str]);
+
+impl TokenText for Pieces {
+    fn push(&mut self, token: u32) -> String {
+        self.0[token as usize].to_owned()
+    }
+
+    fn finish(&mut self) -> String {
+        String::new()
+    }
+}
+
+/// A program that answers 0, 1, 2, … whatever the prompt.
+fn counting(
+    pieces: &'static [&'static str],
+    options: GenerateOptions,
+) -> (String, Vec<String>, Outcome) {
+    let vocab = pieces.len() + 1;
+    let prompt = pieces.len() as u32;
+    let program = ScriptedProgram::choosing(vocab, 64, move |history| history.len() as u32 - 1);
+    let vocab = SampleVocab::new(vocab, vocab, &[]).unwrap();
+    let engine = Engine::new(program, vocab, EngineOptions::default()).unwrap();
+    let mut sequence = engine.sequence().unwrap();
+    let options = GenerateOptions {
+        text: Some(Box::new(Pieces(pieces))),
+        ..options
+    };
+    let mut generation = engine.generate(&mut sequence, &[prompt], options).unwrap();
+    let texts: Vec<String> = generation.by_ref().map(|step| step.unwrap().text).collect();
+    (texts.concat(), texts, generation.outcome())
+}
+
+#[test]
+fn stp_2_nothing_of_a_stop_string_is_ever_shown() {
+    let pieces = &["hel", "lo<", "stop", ">hidden", "tail"];
+    let stops = GenerateOptions {
+        stop_strings: vec!["<stop>".to_owned()],
+        ..greedy(Some(5))
+    };
+    let (text, texts, outcome) = counting(pieces, stops);
+    assert_eq!(text, "hello");
+    assert_eq!(texts, ["hel", "lo", "", ""]);
+    assert_eq!(outcome.stop, StopReason::StopSequence("<stop>".to_owned()));
+    assert_eq!(outcome.usage.completion, 4);
+}
+
+#[test]
+fn a_stop_string_that_is_never_met_is_given_back_at_the_end() {
+    let stops = GenerateOptions {
+        stop_strings: vec!["<stop>".to_owned()],
+        ..greedy(Some(3))
+    };
+    let (text, texts, outcome) = counting(&["hel", "lo<", "sto"], stops);
+    assert_eq!(text, "hello<sto");
+    assert_eq!(texts, ["hel", "lo", "<sto"]);
+    assert_eq!(outcome.stop, StopReason::MaxTokens);
+    let stops = GenerateOptions {
+        stop_strings: vec!["<stop>".to_owned()],
+        stop_tokens: vec![2],
+        ..greedy(None)
+    };
+    let (text, _, outcome) = counting(&["hel", "lo<", "never shown"], stops);
+    assert_eq!((text.as_str(), outcome.stop), ("hello<", StopReason::Eos));
+}
+
+#[test]
+fn a_text_that_ends_the_answer_outranks_the_limit() {
+    let stops = GenerateOptions {
+        stop_strings: vec!["lo".to_owned()],
+        ..greedy(Some(2))
+    };
+    let (text, _, outcome) = counting(&["hel", "lo", "x"], stops);
+    assert_eq!(
+        (text.as_str(), outcome.stop),
+        ("hel", StopReason::StopSequence("lo".to_owned()))
+    );
+}
+
+#[test]
+fn logits_that_are_no_numbers_end_the_answer_with_an_error() {
+    let program = ScriptedProgram::new(4, 64, |history| {
+        if history.len() < 3 {
+            vec![0.0, 1.0, 0.0, 0.0]
+        } else {
+            vec![f32::NAN; 4]
+        }
+    });
+    let vocab = SampleVocab::new(4, 4, &[]).unwrap();
+    let engine = Engine::new(program, vocab, EngineOptions::default()).unwrap();
+    let mut sequence = engine.sequence().unwrap();
+    let steps: Vec<_> = engine
+        .generate(&mut sequence, &[0], greedy(None))
+        .unwrap()
+        .collect();
+    assert_eq!(steps.len(), 3);
+    assert!(matches!(
+        steps[2].as_ref().unwrap_err().kind(),
+        ErrorKind::NanLogits { .. }
+    ));
+}
