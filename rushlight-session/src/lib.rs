@@ -51,7 +51,7 @@ mod transcript;
 
 pub use error::{SessionError, SessionErrorKind};
 pub use event::{Event, Events, Response};
-pub use local::{Completion, LoadOptions, LocalModel, Summary};
+pub use local::{Completion, LoadOptions, LocalModel, Summary, Text};
 pub use model::{Availability, Capabilities, Executor, LanguageModel, Request};
 pub use models::Models;
 pub use options::{Filters, GenerationOptions, SamplingMode};

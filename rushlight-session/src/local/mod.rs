@@ -19,11 +19,11 @@ use crate::model::{Availability, Capabilities, Executor, LanguageModel};
 use crate::options::{GenerationOptions, SamplingMode};
 use crate::transcript::Transcript;
 use answer::LocalExecutor;
-use text::Text;
 
 pub use load::LoadOptions;
 pub use raw::Completion;
 pub use summary::Summary;
+pub use text::Text;
 
 /// A loaded model: engine, tokenizer and template over one checkpoint, shared by any number of
 /// sessions.

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use crate::error::{SessionError, SessionErrorKind};
 use crate::transcript::{Entry, Transcript};
 
-/// Tokenizer and template of one model.
+/// Tokenizer and chat template of one model, which need no weights.
 #[derive(Debug)]
-pub(super) struct Text {
+pub struct Text {
     tokenizer: Tokenizer,
     template: Option<ChatTemplate>,
     /// Whether instructions reach the prompt.
@@ -24,8 +24,11 @@ pub(super) struct Text {
 }
 
 impl Text {
-    /// `None` where the checkpoint has no tokenizer.
-    pub(super) fn open(source: &TokenizerSource) -> Result<Option<Text>, SessionError> {
+    /// Builds both from what a checkpoint carries; `None` where it has no tokenizer.
+    ///
+    /// # Errors
+    /// [`SessionErrorKind::Tokenizer`] and [`SessionErrorKind::Template`], as loading would meet them.
+    pub fn open(source: &TokenizerSource) -> Result<Option<Text>, SessionError> {
         let tokenizer = match source {
             TokenizerSource::None => return Ok(None),
             TokenizerSource::Files {
@@ -84,11 +87,16 @@ impl Text {
         Ok(SampleVocab::new(size, width, &unused)?)
     }
 
-    pub(super) fn tokenizer(&self) -> &Tokenizer {
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }
 
-    pub(super) fn template(&self) -> Result<&ChatTemplate, SessionError> {
+    /// The chat template.
+    ///
+    /// # Errors
+    /// [`SessionErrorKind::NoTemplate`] where the checkpoint has none.
+    pub fn template(&self) -> Result<&ChatTemplate, SessionError> {
         self.template.as_ref().ok_or_else(|| {
             SessionError::new(
                 SessionErrorKind::NoTemplate,
