@@ -78,6 +78,7 @@ impl<'a> Marking<'a> {
     ) -> Result<Self> {
         let mut scan = Scan::default();
         scan.text(source);
+        scan.bytes = 0;
         scan.value(request.messages);
         request
             .tools
@@ -435,7 +436,7 @@ mod tests {
         let message = json!([{"role": "assistant", "content": "<think>a</think><|im_end|>"}]);
         assert_eq!(
             marked("'</think>' in content", message.clone()),
-            r#"[{"role":"assistant","content":"<·think>a</think><·|im_end|>·"}]"#
+            r#"[{"role":"assistant","content":"<·think>·a</think><·|im_end|>·"}]"#
         );
         assert_eq!(
             marked("", message),

@@ -11,8 +11,7 @@ use super::clock::Clock;
 use super::{json, python};
 use crate::error::{TextError, TextErrorKind};
 
-/// Calls of macros and nested blocks that may be open at once. Each takes a few kilobytes of stack, so this stays
-/// well within the two megabytes of a spawned thread.
+/// Calls of macros and nested blocks that may be open at once; each takes a few kilobytes of stack.
 const RECURSION: usize = 96;
 
 pub(crate) fn new(clock: Clock) -> Environment<'static> {

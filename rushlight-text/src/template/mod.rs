@@ -4,9 +4,9 @@ mod capabilities;
 mod clock;
 mod content;
 mod environment;
-mod generation;
 mod json;
 mod python;
+mod source;
 
 use std::io;
 use std::ops::Range;
@@ -22,6 +22,11 @@ use crate::error::{Result, TextError, TextErrorKind};
 
 /// A longer template is refused, in bytes.
 const MAX_SOURCE: usize = 4 << 20;
+/// Fuel that `input` may raise the limit to: values can nest a level deeper for every eight units, and have to be taken
+/// apart again on [`STACK`].
+const MAX_FUEL: u64 = 6_000_000;
+/// Stack for rendering, in bytes. Only what is used of it takes memory.
+const STACK: usize = 256 << 20;
 /// Deeper messages or tools are refused; `serde_json` refuses to parse deeper ones, too.
 const MAX_DEPTH: usize = 128;
 
@@ -87,7 +92,8 @@ pub struct TemplateTokens {
 /// is more work for an honest template: `input` is the bytes of all its strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TemplateLimits {
-    /// Units of fuel, to which `input` is added. Default 4,000,000 (at most 256 MB of text made on the way).
+    /// Units of fuel, to which `input` / 4 is added, up to 6,000,000 in all. Default 1,000,000 (at most 64 MB of text
+    /// made on the way; a conversation of 200 messages with tools takes some 40,000).
     pub fuel: u64,
     /// Bytes of output, to which 8 × `input` is added. Default 16 MiB.
     pub output: usize,
@@ -96,7 +102,7 @@ pub struct TemplateLimits {
 impl Default for TemplateLimits {
     fn default() -> Self {
         Self {
-            fuel: 4_000_000,
+            fuel: 1_000_000,
             output: 16 << 20,
         }
     }
@@ -189,8 +195,10 @@ impl ChatTemplate {
                 )
                 .at(name, None));
             }
+            let prepared = source::prepare(template)
+                .map_err(|error| error.in_file(std::path::Path::new(name)))?;
             environment
-                .add_template_owned(name.to_owned(), generation::as_with(template).into_owned())
+                .add_template_owned(name.to_owned(), prepared)
                 .map_err(|error| environment::error(error, name, template))?;
             sources.push((name.to_owned(), template.to_owned()));
         }
@@ -237,26 +245,31 @@ impl ChatTemplate {
         check(request)?;
         let (name, source) = self.choose(request)?;
         let marking = Marking::new(&self.tokens.control, source, request)?;
-        let context = self.context(request, &marking);
         let mut environment = self.environment.clone();
         let input = u64::try_from(marking.input_bytes()).unwrap_or(u64::MAX);
-        environment.set_fuel(Some(self.limits.fuel.saturating_add(input)));
-        let failed = |error| environment::error(error, name, source);
-        let template = environment.get_template(name).map_err(failed)?;
-        let mut output = Bounded {
-            bytes: Vec::new(),
-            limit: self
-                .limits
-                .output
-                .saturating_add(marking.input_bytes().saturating_mul(8)),
-        };
-        template
-            .render_captured_to(context, &mut output)
-            .map_err(failed)?;
-        let text = String::from_utf8(output.bytes).map_err(|error| {
-            TextError::new(TextErrorKind::TemplateFailed, "the output is not UTF-8")
-                .caused_by(error)
-        })?;
+        let fuel = self.limits.fuel.saturating_add(input / 4);
+        environment.set_fuel(Some(fuel.min(MAX_FUEL.max(self.limits.fuel))));
+        let output = self
+            .limits
+            .output
+            .saturating_add(marking.input_bytes().saturating_mul(8));
+        let context = self.context(request, &marking);
+        let text = on_own_stack(|| {
+            // Everything of the engine's, errors included, is made and dropped in here.
+            let failed = |error| environment::error(error, name, source);
+            let template = environment.get_template(name).map_err(failed)?;
+            let mut output = Bounded {
+                bytes: Vec::new(),
+                limit: output,
+            };
+            template
+                .render_captured_to(context, &mut output)
+                .map_err(failed)?;
+            String::from_utf8(output.bytes).map_err(|error| {
+                TextError::new(TextErrorKind::TemplateFailed, "the output is not UTF-8")
+                    .caused_by(error)
+            })
+        })??;
         Ok(marking.unmark(&text))
     }
 
@@ -388,6 +401,20 @@ fn depth_exceeds(value: &Value, limit: usize) -> bool {
         }
     }
     false
+}
+
+/// Runs a function on a stack on which the deepest values that a template can build can be taken apart.
+fn on_own_stack<T: Send>(function: impl FnOnce() -> T + Send) -> Result<T> {
+    let failed = |message: &str| TextError::new(TextErrorKind::TemplateFailed, message);
+    std::thread::scope(|scope| {
+        std::thread::Builder::new()
+            .name("chat-template".to_owned())
+            .stack_size(STACK)
+            .spawn_scoped(scope, function)
+            .map_err(|error| failed("no thread to render on").caused_by(error))?
+            .join()
+            .map_err(|_| failed("the template engine panicked"))
+    })
 }
 
 /// Collects output up to a limit.

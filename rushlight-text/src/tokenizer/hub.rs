@@ -59,8 +59,8 @@ pub(crate) fn parts(json: &str, config: &TokenizerConfig) -> Result<(Parts, Opti
         .map(|token| token.spelling.as_str())
         .collect();
 
-    let decoder = decoder_of(file.decoder.as_ref())?;
     let model = parse_model(&file.model)?;
+    let decoder = decoder_of(file.decoder.as_ref())?;
     let mut entries = model.entries();
     entries.extend(added.iter().map(|token| Entry {
         id: token.id,
@@ -405,7 +405,8 @@ fn pieces(file: &File, model: FileModel, control: &HashSet<&str>) -> Result<Piec
         }
         FileModel::Unigram { mut value, .. } => {
             hide_control_pieces(&mut value, is_control);
-            let model = serde_json::from_value(value)
+            // The library's reader borrows strings, which only text can lend.
+            let model = serde_json::from_str(&value.to_string())
                 .map_err(|error| TextError::malformed("the Unigram model").caused_by(error))?;
             library(file, normalizer, ModelWrapper::Unigram(model))
         }

@@ -4,13 +4,20 @@
 //! `tokenizer.json` has them. Each pattern is applied to every piece that the ones before it left: a match is a
 //! piece, and so is the text between two matches.
 
-use fancy_regex::{Regex, RegexBuilder};
+//!
+//! Nearly every pattern looks ahead in one place only: `\s+(?!\S)|\s+`, which leaves the last of several white space
+//! characters to the word after them. That is done here by hand, so that the rest is a regular expression proper and
+//! is matched in linear time. A backtracking matcher gives up on a megabyte of spaces.
+
+use std::ops::Range;
 
 use crate::error::{Result, TextError, TextErrorKind};
 
-/// Steps of backtracking that one search may take. A run of white space takes one per character, so this serves
-/// megabytes of it; a pattern that needs more is a pattern made to hang.
-const BACKTRACK_LIMIT: usize = 64 << 20;
+/// Steps of backtracking that one search may take; a pattern that needs more is a pattern made to hang.
+const BACKTRACK_LIMIT: usize = 16 << 20;
+
+/// The one place where patterns look ahead, at their end.
+const LOOK_AHEAD: &str = r"\s+(?!\S)|\s+";
 
 /// GPT-2's pattern, which `ByteLevel` with `use_regex` applies.
 pub(crate) const GPT2: &str =
@@ -21,7 +28,8 @@ const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N
 const QWEN35: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const GPT4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const BAILING: &str = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+";
+// The file writes `?+` and `++`; what follows each can match nothing that it gives back.
+const BAILING: &str = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+";
 const SEED_CODER: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+";
 const UFAKZEKA: &str =
     r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
@@ -55,12 +63,7 @@ const PLAIN: Named = Named {
 const TABLE: &[Named] = &[
     Named {
         names: &["default"],
-        patterns: &[
-            r"[\p{P}\$\+<=>\^~\|]+",
-            r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
-            r"\p{N}+",
-            r"[0-9][0-9][0-9]",
-        ],
+        patterns: &[r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", r"[0-9][0-9][0-9]"],
         ..PLAIN
     },
     Named {
@@ -147,11 +150,7 @@ const TABLE: &[Named] = &[
     },
     Named {
         names: &["falcon"],
-        patterns: &[
-            r"[\p{P}\$\+<=>\^~\|`]+",
-            r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
-            r"[0-9][0-9][0-9]",
-        ],
+        patterns: &[r"[\p{P}\$\+<=>\^~\|`]+", GPT2, r"[0-9][0-9][0-9]"],
         ..PLAIN
     },
     Named {
@@ -253,24 +252,25 @@ impl Named {
 
 /// Patterns that cut text into words, one after another.
 #[derive(Debug, Default)]
-pub(crate) struct Cuts(Vec<Regex>);
+pub(crate) struct Cuts(Vec<Cut>);
+
+#[derive(Debug)]
+enum Cut {
+    /// Matched in linear time.
+    Linear {
+        regex: regex::Regex,
+        /// Set if the pattern ended in [`LOOK_AHEAD`], of which `regex` has `\s+` only: the alternatives before it.
+        before: Option<regex::Regex>,
+    },
+    /// A pattern that looks around elsewhere.
+    Backtracking(fancy_regex::Regex),
+}
 
 impl Cuts {
     pub(crate) fn new<S: AsRef<str>>(patterns: &[S]) -> Result<Self> {
         patterns
             .iter()
-            .map(|pattern| {
-                RegexBuilder::new(pattern.as_ref())
-                    .backtrack_limit(BACKTRACK_LIMIT)
-                    .build()
-                    .map_err(|error| {
-                        TextError::malformed(format!(
-                            "the pre-tokenizer's pattern {:?} does not compile",
-                            pattern.as_ref()
-                        ))
-                        .caused_by(error)
-                    })
-            })
+            .map(|pattern| Cut::new(pattern.as_ref()))
             .collect::<Result<_>>()
             .map(Self)
     }
@@ -278,36 +278,113 @@ impl Cuts {
     /// Cuts a text into words; together they are the text.
     pub(crate) fn apply<'t>(&self, text: &'t str) -> Result<Vec<&'t str>> {
         let mut words = vec![text];
-        for pattern in &self.0 {
-            let mut cut = Vec::with_capacity(words.len() * 2);
+        for cut in &self.0 {
+            let mut smaller = Vec::with_capacity(words.len() * 2);
             for word in words {
-                let mut done = 0;
-                for found in pattern.find_iter(word) {
+                cut.apply(word, &mut smaller)?;
+            }
+            words = smaller;
+        }
+        Ok(words)
+    }
+}
+
+impl Cut {
+    fn new(pattern: &str) -> Result<Self> {
+        let compile = |pattern: &str| regex::Regex::new(pattern).ok();
+        let linear = match pattern.strip_suffix(LOOK_AHEAD) {
+            None => compile(pattern).map(|regex| (regex, None)),
+            Some(before) => compile(&format!(r"{before}\s+")).and_then(|regex| {
+                let before = compile(before.strip_suffix('|')?)?;
+                Some((regex, Some(before)))
+            }),
+        };
+        if let Some((regex, before)) = linear {
+            return Ok(Self::Linear { regex, before });
+        }
+        fancy_regex::RegexBuilder::new(pattern)
+            .backtrack_limit(BACKTRACK_LIMIT)
+            .build()
+            .map(Self::Backtracking)
+            .map_err(|error| {
+                TextError::malformed(format!(
+                    "the pre-tokenizer's pattern {pattern:?} does not compile"
+                ))
+                .caused_by(error)
+            })
+    }
+
+    fn apply<'t>(&self, word: &'t str, words: &mut Vec<&'t str>) -> Result<()> {
+        let mut done = 0;
+        match self {
+            Self::Linear { regex, before } => {
+                while let Some(found) = regex.find_at(word, done) {
+                    let left = before
+                        .as_ref()
+                        .map_or(0, |before| left_to_next_word(before, word, found.range()));
+                    let end = found.end() - left;
+                    if found.is_empty() {
+                        // No pattern in use matches nothing; one that does cuts nothing.
+                        break;
+                    }
+                    push(words, &word[done..found.start()]);
+                    push(words, &word[found.start()..end]);
+                    done = end;
+                }
+            }
+            Self::Backtracking(regex) => {
+                for found in regex.find_iter(word) {
                     let found = found.map_err(|error| {
                         TextError::new(
                             TextErrorKind::TooLarge,
                             format!(
-                                "the pre-tokenizer gave up on a text of {} bytes",
+                                "the pre-tokenizer's pattern {:?} gave up on a text of {} bytes",
+                                regex.as_str(),
                                 word.len()
                             ),
                         )
                         .caused_by(error)
                     })?;
-                    if found.start() > done {
-                        cut.push(&word[done..found.start()]);
-                    }
-                    if found.end() > found.start() {
-                        cut.push(&word[found.range()]);
-                    }
+                    push(words, &word[done..found.start()]);
+                    push(words, &word[found.range()]);
                     done = found.end();
                 }
-                if done < word.len() {
-                    cut.push(&word[done..]);
-                }
             }
-            words = cut;
         }
-        Ok(words)
+        push(words, &word[done..]);
+        Ok(())
+    }
+}
+
+/// How many bytes `\s+(?!\S)` would not have matched of what `\s+` did: the last of several characters, if a word
+/// follows; none if the match is one of the alternatives before.
+fn left_to_next_word(before: &regex::Regex, text: &str, found: Range<usize>) -> usize {
+    let matched = &text[found.clone()];
+    let Some(last) = matched.chars().next_back().filter(|c| c.is_whitespace()) else {
+        return 0;
+    };
+    let several = matched.len() > last.len_utf8();
+    let word_follows = text[found.end..]
+        .chars()
+        .next()
+        .is_some_and(|c| !c.is_whitespace());
+    // Cheap conditions first: only a match of nothing but white space is scanned.
+    if several
+        && word_follows
+        && matched.chars().all(char::is_whitespace)
+        && before
+            .find_at(text, found.start)
+            .is_none_or(|earlier| earlier.start() != found.start)
+    {
+        last.len_utf8()
+    } else {
+        0
+    }
+}
+
+fn push<'t>(words: &mut Vec<&'t str>, word: &'t str) {
+    if !word.is_empty() {
+        words.push(word);
     }
 }
 
@@ -351,14 +428,41 @@ mod tests {
 
     #[test]
     fn long_runs_are_cut_exactly() {
-        let spaces = " ".repeat(3 << 20) + "x";
-        let words = Named::of("qwen2")
-            .unwrap()
-            .cuts()
-            .unwrap()
-            .apply(&spaces)
-            .unwrap();
-        assert_eq!(words.len(), 2);
-        assert_eq!(words[1], " x");
+        for name in ["qwen2", "gpt-2", "smollm", "gpt-4o"] {
+            let spaces = " ".repeat(3 << 20) + "x";
+            let words = Named::of(name).unwrap().cuts().unwrap();
+            let words = words.apply(&spaces).unwrap();
+            assert_eq!(words.len(), 2, "{name}");
+            assert_eq!(words[1], " x");
+        }
+    }
+
+    #[test]
+    fn patterns_that_look_around_elsewhere_still_cut() {
+        let cuts = Cuts::new(&[r"\d{1,3}(?=(?:\d{3})*$)"]).unwrap();
+        assert!(matches!(cuts.0[0], Cut::Backtracking(_)));
+        assert_eq!(cuts.apply("a12345").unwrap(), ["a", "12", "345"]);
+        assert!(Cuts::new(&["(["]).is_err());
+    }
+
+    /// The look-ahead done by hand is the look-ahead.
+    #[test]
+    fn linear_and_backtracking_matchers_agree() {
+        let mut pairs = Vec::new();
+        for pattern in TABLE.iter().flat_map(|named| named.patterns) {
+            let linear = Cuts::new(&[pattern]).unwrap();
+            assert!(matches!(linear.0[..], [Cut::Linear { .. }]), "{pattern}");
+            let reference = fancy_regex::Regex::new(pattern).unwrap();
+            pairs.push((linear, Cuts(vec![Cut::Backtracking(reference)]), pattern));
+        }
+        proptest::proptest!(|(text in "[ab1.é' \t\r\n\u{a0}\u{3000}s]{0,24}")| {
+            for (linear, reference, pattern) in &pairs {
+                proptest::prop_assert_eq!(
+                    linear.apply(&text).unwrap(),
+                    reference.apply(&text).unwrap(),
+                    "{}", pattern
+                );
+            }
+        });
     }
 }
