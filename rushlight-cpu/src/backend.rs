@@ -214,6 +214,21 @@ impl Program for CpuProgram {
             .unwrap_or_else(PoisonError::into_inner);
         let spare = std::mem::take(&mut *self.spare.lock().unwrap_or_else(PoisonError::into_inner));
         let data = self.machine.run(&mut parts, &mut workspace, spare)?;
+        // Look-ups read the file; one that was shortened since it was opened gave zeros.
+        for table in self
+            .machine
+            .weights
+            .iter()
+            .filter_map(|weight| weight.table.as_ref())
+        {
+            table.intact().map_err(|error| {
+                BackendError::new(
+                    BackendErrorKind::Asset,
+                    "the model's file changed while in use",
+                )
+                .with_source(error)
+            })?;
+        }
         for part in parts {
             part.states.commit(part.tokens.len());
         }

@@ -315,3 +315,137 @@ impl States for CpuStates {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(kind: StateKind) -> StateSpec {
+        StateSpec {
+            name: "kv".to_owned(),
+            kind,
+            kv_heads: 2,
+            head_dim: 4,
+        }
+    }
+
+    fn states(kinds: &[StateKind], options: StateOptions) -> CpuStates {
+        let specs: Vec<StateSpec> = kinds.iter().map(|&kind| spec(kind)).collect();
+        CpuStates::new(1, &specs, KvDtype::F32, &options).unwrap()
+    }
+
+    /// Appends positions whose rows are their own numbers.
+    fn append(states: &mut CpuStates, count: usize) {
+        let from = states.len();
+        states.prepare(count).unwrap();
+        let rows: Vec<f32> = (from..from + count).flat_map(|p| [p as f32; 8]).collect();
+        for layer in &mut states.layers {
+            layer.write(from, &rows, &rows, 8);
+        }
+        states.commit(count);
+    }
+
+    fn value(states: &CpuStates, layer: usize, position: usize) -> Option<f32> {
+        match states.layers[layer]
+            .pages
+            .get(position / PAGE)?
+            .as_deref()?
+        {
+            Page::F32(data) => Some(data[(PAGE + position % PAGE) * 4]),
+            Page::F16(_) => None,
+        }
+    }
+
+    #[test]
+    fn eng_6_growing_keeps_every_element() {
+        let mut states = states(&[StateKind::Kv; 2], StateOptions::default());
+        append(&mut states, 8);
+        let before: Vec<_> = states.layers[0]
+            .pages
+            .iter()
+            .flatten()
+            .map(Arc::as_ptr)
+            .collect();
+        append(&mut states, 3 * PAGE);
+        for layer in 0..2 {
+            for p in 0..8 + 3 * PAGE {
+                assert_eq!(value(&states, layer, p), Some(p as f32));
+            }
+        }
+        // The first page is where it was: growing copied nothing.
+        assert_eq!(
+            before,
+            [Arc::as_ptr(states.layers[0].pages[0].as_ref().unwrap())]
+        );
+    }
+
+    #[test]
+    fn a_fork_copies_only_the_page_it_writes() {
+        let mut origin = states(&[StateKind::Kv], StateOptions::default());
+        append(&mut origin, PAGE + 5);
+        let mut fork = origin.clone();
+        fork.rewind(PAGE + 2);
+        append(&mut fork, 1);
+        let same = |page: usize| {
+            Arc::ptr_eq(
+                origin.layers[0].pages[page].as_ref().unwrap(),
+                fork.layers[0].pages[page].as_ref().unwrap(),
+            )
+        };
+        assert!(same(0) && !same(1));
+        assert_eq!(value(&origin, 0, PAGE + 4), Some((PAGE + 4) as f32));
+    }
+
+    #[test]
+    fn windows_stay_bounded_and_rewinds_land_where_their_pages_are() {
+        let window = StateKind::Window { tokens: PAGE };
+        let mut states = states(&[StateKind::Kv, window], StateOptions::default());
+        append(&mut states, PAGE);
+        for _ in 0..20 * PAGE {
+            append(&mut states, 1);
+        }
+        let held = states.layers[1].pages.iter().flatten().count();
+        assert!(held <= 3, "{held} pages of a window of one");
+        let len = states.len();
+        assert_eq!(states.rewind(len - PAGE), len - PAGE);
+        assert_eq!(
+            states.rewind(5 * PAGE),
+            0,
+            "the window's pages are gone, so is all"
+        );
+    }
+
+    #[test]
+    fn sinks_survive_and_can_be_rewound_to() {
+        let bounded = Bounded {
+            sinks: 4,
+            window: PAGE,
+        };
+        let options = StateOptions {
+            reserve: 0,
+            bounded: Some(bounded),
+        };
+        let mut states = states(&[StateKind::Kv], options);
+        for _ in 0..20 * PAGE {
+            append(&mut states, 1);
+        }
+        assert_eq!(value(&states, 0, 3), Some(3.0));
+        assert_eq!(value(&states, 0, 5 * PAGE), None);
+        assert_eq!(states.rewind(10 * PAGE), PAGE);
+        assert_eq!(states.len(), PAGE);
+    }
+
+    #[test]
+    fn reserving_takes_pages_at_once_and_no_more_than_a_window_can_use() {
+        let reserve = StateOptions {
+            reserve: 10 * PAGE,
+            bounded: None,
+        };
+        let window = StateKind::Window { tokens: PAGE };
+        let states = states(&[StateKind::Kv, window], reserve);
+        assert_eq!(states.layers[0].pages.len(), 10);
+        assert_eq!(states.layers[1].pages.len(), 2);
+        let page = (2 * 2 * PAGE * 4 * 4) as u64;
+        assert_eq!(states.bytes(), 12 * page);
+    }
+}

@@ -417,6 +417,16 @@ impl Tensor {
         }
     }
 
+    /// [`Weights::intact`] for its file alone.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Damaged`] naming the file.
+    pub fn intact(&self) -> Result<(), AssetError> {
+        match &self.data {
+            Data::Mapped { file, .. } | Data::Owned { file, .. } => file.intact(),
+        }
+    }
+
     /// Where it begins in that file, in bytes.
     pub fn offset(&self) -> u64 {
         u64::try_from(self.range().start).unwrap_or(u64::MAX)
