@@ -1,2 +1,18 @@
-//! The rushlight command line.
-fn main() {}
+//! The `rushlight` program: local language models from the command line.
+#![forbid(unsafe_code)]
+
+mod atomic;
+mod cmd;
+mod failure;
+mod input;
+mod load;
+mod npy;
+mod output;
+mod progress;
+mod prompt;
+mod report;
+mod sampling;
+
+fn main() -> std::process::ExitCode {
+    cmd::main()
+}

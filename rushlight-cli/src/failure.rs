@@ -1,0 +1,215 @@
+//! What ends the program early: a sentence, its causes, and an exit code that says whose fault it was.
+
+use std::error::Error;
+use std::io;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::Path;
+use std::sync::Mutex;
+
+use rushlight::asset::AssetError;
+use rushlight::engine::EngineError;
+use rushlight::text::{TextError, TextErrorKind};
+use rushlight::{Fault, SessionError};
+use serde_json::{Value, json};
+
+/// Who is at fault, as the exit code tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Nobody: whoever read our output has seen enough.
+    Closed = 0,
+    /// The request cannot be met as it was asked.
+    Request = 1,
+    /// The command line is not one.
+    Usage = 2,
+    /// The model's file.
+    File = 3,
+    /// rushlight.
+    Bug = 4,
+}
+
+impl Exit {
+    fn name(self) -> &'static str {
+        match self {
+            Exit::Closed => "closed",
+            Exit::Request => "request",
+            Exit::Usage => "usage",
+            Exit::File => "file",
+            Exit::Bug => "bug",
+        }
+    }
+}
+
+/// Why the program ends early.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    exit: Exit,
+    message: String,
+    causes: Vec<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Failure {
+        Failure {
+            exit,
+            message: message.into(),
+            causes: Vec::new(),
+        }
+    }
+
+    pub(crate) fn request(message: impl Into<String>) -> Failure {
+        Failure::new(Exit::Request, message)
+    }
+
+    /// Stdout could not be written. A reader that went away (`| head`) is no error.
+    pub(crate) fn output(error: &io::Error) -> Failure {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::new(Exit::Closed, "the output was closed"),
+            _ => Failure::request(format!("cannot write the output: {error}")),
+        }
+    }
+
+    /// The operating system's refusal to `what` (read, write) a file that the user named.
+    pub(crate) fn file(path: &Path, what: &str, error: &io::Error) -> Failure {
+        Failure::request(format!("{}: cannot {what} it: {error}", path.display()))
+    }
+
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// `error: …`, and a line for each cause that has something to add.
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!("error: {}", self.message);
+        for cause in &self.causes {
+            text.push_str("\n  because: ");
+            text.push_str(cause);
+        }
+        text
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        json!({"error": {
+            "message": self.message,
+            "causes": self.causes,
+            "fault": self.exit.name(),
+            "exit_code": self.exit as u8,
+        }})
+    }
+
+    /// Tells it on stderr.
+    pub(crate) fn tell(&self, json: bool) {
+        match (self.exit, json) {
+            (Exit::Closed, _) => {}
+            (_, true) => eprintln!("{}", self.json()),
+            (_, false) => eprintln!("{}", self.text()),
+        }
+    }
+
+    fn because(mut self, error: &dyn Error) -> Failure {
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            let words = error.to_string();
+            let said = |text: &String| text.contains(&words);
+            if !said(&self.message) && !self.causes.iter().any(said) {
+                self.causes.push(words);
+            }
+            cause = error.source();
+        }
+        self
+    }
+}
+
+impl From<SessionError> for Failure {
+    fn from(error: SessionError) -> Failure {
+        let exit = match error.fault() {
+            Fault::Request => Exit::Request,
+            Fault::File => Exit::File,
+            Fault::Bug => Exit::Bug,
+        };
+        Failure::new(exit, error.to_string()).because(&error)
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Failure {
+        SessionError::from(error).into()
+    }
+}
+
+impl From<AssetError> for Failure {
+    fn from(error: AssetError) -> Failure {
+        SessionError::from(error).into()
+    }
+}
+
+impl From<TextError> for Failure {
+    fn from(error: TextError) -> Failure {
+        let exit = match error.kind() {
+            TextErrorKind::TemplateRaised
+            | TextErrorKind::TemplateMissing
+            | TextErrorKind::InvalidInput
+            | TextErrorKind::TooLarge
+            | TextErrorKind::Unspellable
+            | TextErrorKind::UnknownToken => Exit::Request,
+            _ => Exit::File,
+        };
+        Failure::new(exit, error.to_string()).because(&error)
+    }
+}
+
+/// What the last panic of any thread said, and where.
+static PANIC: Mutex<Option<String>> = Mutex::new(None);
+
+/// Runs the program's work; a panic in it becomes a [`Failure`], told like any other.
+pub(crate) fn guard(work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    panic::set_hook(Box::new(|info| {
+        if let Ok(mut last) = PANIC.lock() {
+            *last = Some(info.to_string().replace('\n', " "));
+        }
+    }));
+    // Nothing of the work is looked at after a panic.
+    let end = panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        let message = "rushlight has met a bug of its own and cannot go on; please report it";
+        Err(Failure::new(Exit::Bug, message))
+    });
+    end.map_err(|mut failure| {
+        let panic = PANIC.lock().ok().and_then(|mut last| last.take());
+        if failure.exit == Exit::Bug {
+            failure.causes.extend(panic);
+        }
+        failure
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_our_fault_with_its_words_and_place() {
+        let failure = guard(|| panic!("the lane went missing")).unwrap_err();
+        assert_eq!(failure.exit(), Exit::Bug);
+        assert_eq!(failure.json()["error"]["exit_code"], 4);
+        let text = failure.text();
+        assert!(text.starts_with("error: rushlight has met a bug"), "{text}");
+        assert!(text.contains("the lane went missing"), "{text}");
+        assert!(text.contains("failure.rs:"), "{text}");
+    }
+
+    #[test]
+    fn faults_choose_the_exit_code() {
+        let error = EngineError::invalid_option("top_p", 1.5, "above 0 and at most 1");
+        let failure = Failure::from(error);
+        assert_eq!(failure.exit(), Exit::Request);
+        assert_eq!(
+            failure.text(),
+            "error: top_p is 1.5; it must be above 0 and at most 1"
+        );
+        let io = io::Error::new(io::ErrorKind::UnexpectedEof, "short read");
+        let failure = Failure::from(EngineError::load("m.gguf", Fault::File, io));
+        assert_eq!(failure.exit(), Exit::File);
+        assert!(failure.text().contains("short read"), "{}", failure.text());
+        let closed = Failure::output(&io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!(closed.exit(), Exit::Closed);
+    }
+}

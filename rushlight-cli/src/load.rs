@@ -1,0 +1,145 @@
+//! The options of loading a model, which most subcommands take.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use clap::{Args, ValueEnum};
+use rushlight::asset::{Checkpoint, Store};
+use rushlight::engine::EngineOptions;
+use rushlight::engine::plan::{EngineVariant, KvCacheStrategy, KvOptions, PrefillOptions};
+use rushlight::ir::backend::KvDtype;
+use rushlight::session::Text;
+use rushlight::{LoadOptions, LocalModel};
+
+use crate::failure::{Exit, Failure};
+use crate::progress::Bar;
+
+/// Which model, and how it is run.
+#[derive(Args, Debug)]
+pub(crate) struct LoadArgs {
+    /// A .gguf file, a checkpoint directory, or the name of a model in the store
+    #[arg(long, short, value_name = "MODEL")]
+    pub(crate) model: String,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}
+
+/// How a model is run.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Engine")]
+pub(crate) struct EngineArgs {
+    /// Threads of a step [default: every core]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+    /// Positions that a sequence may have [default: the model's own context]
+    #[arg(long, value_name = "N")]
+    pub(crate) context: Option<usize>,
+    /// How passes are planned: auto, sequential, pipelined or static-shape
+    #[arg(long, value_name = "VARIANT", default_value_t)]
+    pub(crate) engine: EngineVariant,
+    /// Element type of cached keys and values
+    #[arg(long, value_name = "DTYPE", value_enum, default_value_t)]
+    pub(crate) kv_dtype: Kv,
+    /// How memory for keys and values is taken: auto, growing, fixed_size or chunked
+    #[arg(long, value_name = "STRATEGY", default_value_t)]
+    pub(crate) kv_cache_strategy: KvCacheStrategy,
+    /// Positions taken at once; with fixed_size the most there will be; not with chunked
+    #[arg(long, value_name = "N")]
+    pub(crate) kv_cache_initial_capacity: Option<usize>,
+    /// Positions that chunked holds at most, sinks included [default: 4096 or the context]
+    #[arg(long, value_name = "N")]
+    pub(crate) kv_cache_capacity: Option<usize>,
+    /// First positions that chunked never drops [default: 4]
+    #[arg(long, value_name = "N")]
+    pub(crate) kv_cache_sinks: Option<usize>,
+    /// Tokens of a prompt that are read in one pass at most [default: 512]
+    #[arg(long, value_name = "N")]
+    pub(crate) chunk_size: Option<usize>,
+    /// Prompts of at most this many tokens are read in one pass [default: 1024, or the chunk size
+    /// where one is given]
+    #[arg(long, value_name = "N")]
+    pub(crate) chunk_threshold: Option<usize>,
+}
+
+/// Element type of cached keys and values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kv {
+    /// Two bytes an element
+    #[default]
+    F16,
+    /// Four bytes an element: exact
+    F32,
+}
+
+impl From<Kv> for KvDtype {
+    fn from(kv: Kv) -> KvDtype {
+        match kv {
+            Kv::F16 => KvDtype::F16,
+            Kv::F32 => KvDtype::F32,
+        }
+    }
+}
+
+impl LoadArgs {
+    /// Loads the model, with a bar while it takes long.
+    pub(crate) fn load(&self) -> Result<Arc<LocalModel>, Failure> {
+        load(&self.model, &self.engine.options())
+    }
+}
+
+impl EngineArgs {
+    fn options(&self) -> LoadOptions {
+        LoadOptions {
+            threads: self.threads,
+            kv_dtype: self.kv_dtype.into(),
+            engine: EngineOptions {
+                variant: self.engine,
+                prefill: self.prefill(),
+                kv_cache: KvOptions {
+                    strategy: self.kv_cache_strategy,
+                    initial_capacity: self.kv_cache_initial_capacity,
+                    capacity: self.kv_cache_capacity,
+                    sinks: self.kv_cache_sinks,
+                },
+                context: self.context,
+            },
+        }
+    }
+
+    /// Who asks for chunks of a size means prompts of that size to be cut already.
+    fn prefill(&self) -> PrefillOptions {
+        let default = PrefillOptions::default();
+        PrefillOptions {
+            chunk: self.chunk_size.unwrap_or(default.chunk),
+            threshold: self
+                .chunk_threshold
+                .or(self.chunk_size)
+                .unwrap_or(default.threshold),
+            ..default
+        }
+    }
+}
+
+/// Loads a model by path or name, with a bar while it takes long.
+pub(crate) fn load(model: &str, options: &LoadOptions) -> Result<Arc<LocalModel>, Failure> {
+    let bar = Bar::bytes("loading");
+    let loaded = rushlight::load_with(model, options, Some(&|done, total| bar.at(done, total)));
+    bar.clear();
+    Ok(loaded?)
+}
+
+/// Threads that a step takes where none are asked for.
+pub(crate) fn all_threads() -> usize {
+    available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
+/// A model's tokenizer and template, without its weights.
+pub(crate) fn text(model: &str) -> Result<Text, Failure> {
+    let path = Store::open_default()?.resolve(model)?;
+    let checkpoint = Checkpoint::open(&path)?;
+    Text::open(&checkpoint.tokenizer)?.ok_or_else(|| {
+        let message = format!("{}: the checkpoint has no tokenizer", path.display());
+        Failure::new(Exit::File, message)
+    })
+}

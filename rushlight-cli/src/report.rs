@@ -1,0 +1,102 @@
+//! How an answer went, for programs and for people.
+
+use rushlight::text::Tokenizer;
+use rushlight::{Response, StopReason};
+use serde_json::{Map, Value, json};
+
+/// The object that `--json` gives for an answer.
+pub(crate) fn answer(response: &Response) -> Map<String, Value> {
+    let sequence = match &response.stop {
+        StopReason::StopSequence(text) => Some(text),
+        _ => None,
+    };
+    let (usage, timings) = (response.usage, response.timings);
+    let mut object = Map::new();
+    let fields = [
+        ("text", json!(response.text)),
+        ("tokens", json!(response.tokens)),
+        ("finish_reason", json!(response.stop.name())),
+        ("stop_sequence", json!(sequence)),
+        (
+            "usage",
+            json!({
+                "prompt_tokens": usage.prompt,
+                "cached_tokens": usage.cached,
+                "completion_tokens": usage.completion,
+            }),
+        ),
+        ("diverged_at", json!(response.reuse.diverged_at)),
+        (
+            "seconds",
+            json!({
+                "prefill": timings.prefill.as_secs_f64(),
+                "decode": timings.decode.as_secs_f64(),
+            }),
+        ),
+        (
+            "tokens_per_second",
+            json!({
+                "prefill": timings.prefill_rate(),
+                "decode": timings.decode_rate(),
+            }),
+        ),
+        ("seed", json!(response.seed)),
+    ];
+    for (name, value) in fields {
+        object.insert(name.to_owned(), value);
+    }
+    object
+}
+
+/// One line on how an answer went.
+pub(crate) fn summary(response: &Response) -> String {
+    let usage = response.usage;
+    let rate = |rate: Option<f64>| {
+        rate.map(|rate| format!(" at {rate:.1}/s"))
+            .unwrap_or_default()
+    };
+    let kept = if usage.cached > 0 {
+        format!(", {} kept", usage.cached)
+    } else {
+        String::new()
+    };
+    let diverged = match response.reuse.diverged_at {
+        Some(at) => format!(", diverged at {at}"),
+        None => String::new(),
+    };
+    format!(
+        "prompt {} tokens{kept}{diverged}{} · answer {} tokens{} · {}",
+        usage.prompt,
+        rate(response.timings.prefill_rate()),
+        usage.completion,
+        rate(response.timings.decode_rate()),
+        ending(&response.stop),
+    )
+}
+
+/// A token's text in one line: escaped, and bytes that are no character by themselves as `\xNN`.
+pub(crate) fn piece(tokenizer: &Tokenizer, id: u32) -> String {
+    let mut text = String::new();
+    for chunk in tokenizer.token_bytes(id).unwrap_or_default().utf8_chunks() {
+        text.extend(chunk.valid().chars().flat_map(|c| {
+            // A quote needs no escape where none delimits the piece.
+            let plain = !c.is_control() && c != '\\';
+            let escaped = (!plain).then(|| c.escape_default());
+            escaped.into_iter().flatten().chain(plain.then_some(c))
+        }));
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    text
+}
+
+fn ending(stop: &StopReason) -> String {
+    match stop {
+        StopReason::Eos => "the model ended".to_owned(),
+        StopReason::MaxTokens => "stopped at --max-tokens".to_owned(),
+        StopReason::StopSequence(text) => format!("stopped at {text:?}"),
+        StopReason::Context => "the context is full".to_owned(),
+        other => other.name().to_owned(),
+    }
+}
