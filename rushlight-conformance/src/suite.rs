@@ -57,8 +57,8 @@ pub fn goldens(backend: &dyn Backend) {
             }
             if let Some(last) = rows.last() {
                 assert_close(
-                    &[last.clone()],
-                    &[case.last_logits.clone()],
+                    std::slice::from_ref(last),
+                    std::slice::from_ref(&case.last_logits),
                     TOLERANCE,
                     &place,
                 );

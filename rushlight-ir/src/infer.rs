@@ -32,7 +32,7 @@ pub(crate) fn infer(graph: &Graph, op: &Op, inputs: &[ValueId]) -> Result<Shape,
         }
         Op::RmsNorm { weight, width, .. } => {
             vector(graph, weight, width)?;
-            if width == 0 || x.cols % width != 0 {
+            if width == 0 || !x.cols.is_multiple_of(width) {
                 return Err(format!("{} columns are not runs of {width}", x.cols));
             }
             Ok(x)
@@ -68,7 +68,7 @@ pub(crate) fn infer(graph: &Graph, op: &Op, inputs: &[ValueId]) -> Result<Shape,
         }
         Op::Attention { state, heads, .. } => {
             let spec = graph.state(state);
-            if spec.kv_heads == 0 || heads % spec.kv_heads != 0 {
+            if spec.kv_heads == 0 || !heads.is_multiple_of(spec.kv_heads) {
                 return Err(format!(
                     "{heads} query heads over {} key/value heads",
                     spec.kv_heads

@@ -18,7 +18,7 @@ impl RopeTable {
     /// # Errors
     /// [`IrErrorKind::Config`] for an odd or zero dimension, or factors that do not fit.
     pub fn new(rope: &Rope) -> Result<RopeTable, IrError> {
-        if rope.dim == 0 || rope.dim % 2 != 0 {
+        if rope.dim == 0 || !rope.dim.is_multiple_of(2) {
             return Err(config_error(format!("dimension {} is not even", rope.dim)));
         }
         if !(rope.theta.is_finite() && rope.theta > 0.0) {

@@ -73,7 +73,7 @@ fn check(config: &Config) -> Result<(), IrError> {
             return fail(field, format!("{size} is not a usable size"));
         }
     }
-    if config.heads % config.kv_heads != 0 {
+    if !config.heads.is_multiple_of(config.kv_heads) {
         return fail(
             "kv_heads",
             format!("{} does not divide {} heads", config.kv_heads, config.heads),
