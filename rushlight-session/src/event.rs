@@ -18,7 +18,8 @@ pub enum Event {
     },
     /// The next piece of the answer; the pieces together are the answer.
     Text(String),
-    /// The answer is whole, and the turn is part of the transcript. Always last.
+    /// The answer is whole, and the turn is part of the transcript, unless the answer is empty.
+    /// Always last.
     Finished(Response),
 }
 

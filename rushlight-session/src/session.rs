@@ -14,8 +14,8 @@ use crate::transcript::{Entry, Transcript};
 /// A conversation with a language model.
 ///
 /// A turn is whole or it never was: prompt and answer join the [transcript](Session::transcript)
-/// together when the answer is finished, and a turn that fails, is cancelled or is dropped leaves the
-/// transcript as it was. What the model has read is kept, so the next turn reads only what is new.
+/// together when the answer is finished, and a turn that fails, is cancelled, is dropped or gets an
+/// empty answer leaves the transcript as it was. What the model has read is kept, so the next turn reads only what is new.
 ///
 /// Every method that runs the model comes twice, async and `_blocking`. The async ones need no
 /// particular runtime: the work is done on a thread of the turn's own, and the caller is woken

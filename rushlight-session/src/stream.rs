@@ -133,7 +133,9 @@ impl<'a> Turn<'a> {
             Ok(Event::Text(piece)) => self.text.push_str(piece),
             Ok(Event::Finished(response)) => {
                 self.ended = true;
-                if let Some(prompt) = self.prompt.take() {
+                // A prompt that got no answer would leave two prompts in a row.
+                let prompt = self.prompt.take().filter(|_| !response.text.is_empty());
+                if let Some(prompt) = prompt {
                     self.transcript.push(prompt);
                     self.transcript.push(Entry::response(response.text.clone()));
                 }

@@ -10,7 +10,7 @@ use rushlight_session::{
 };
 
 /// Answers a prompt word by word with `re: ` before it, and records every conversation it is shown.
-/// The prompts `fail`, `panic` and `wait` do that instead.
+/// The prompts `fail`, `panic`, `wait` and `nothing` do that instead.
 #[derive(Default)]
 struct Parrot {
     executors: AtomicUsize,
@@ -60,6 +60,7 @@ impl Executor for ParrotExecutor {
                 }
                 return Err(stopped());
             }
+            "nothing" => return Ok(Response::new("", StopReason::Eos)),
             _ => {}
         }
         let answer = format!("re: {prompt}");
@@ -159,6 +160,20 @@ fn a_failed_turn_leaves_the_transcript_as_it_was() {
     session.respond_blocking("one", &options()).unwrap();
     let shown = parrot.shown.lock().unwrap();
     assert_eq!(texts(&shown[1]), ["Repeat.", "one"]);
+}
+
+/// CACHE-8: a turn that yields nothing is rolled back.
+#[test]
+fn an_empty_answer_leaves_the_transcript_as_it_was() {
+    let (mut session, parrot) = session(None);
+    let response = session.respond_blocking("nothing", &options()).unwrap();
+    assert_eq!(
+        (response.text.as_str(), response.stop),
+        ("", StopReason::Eos)
+    );
+    assert!(session.transcript().is_empty());
+    session.respond_blocking("one", &options()).unwrap();
+    assert_eq!(texts(&parrot.shown.lock().unwrap()[1]), ["one"]);
 }
 
 /// CACHE-8: an interrupted turn is rolled back; the next request holds only the new one.

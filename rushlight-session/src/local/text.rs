@@ -254,14 +254,15 @@ mod tests {
         assert_eq!(messages(&Transcript::new(), false), json!([]));
     }
 
+    /// A vocabulary of the first `count` letters, whose ids are their places in the alphabet.
     fn words(count: usize) -> GgufTokenizer {
         GgufTokenizer {
-            model: "gpt2".to_owned(),
-            pre: Some("gpt-2".to_owned()),
-            tokens: (0..count)
-                .map(|i| ((b'a' + i as u8) as char).to_string())
-                .collect(),
+            model: "llama".to_owned(),
+            tokens: ('a'..='z').take(count).map(String::from).collect(),
             token_types: Some(vec![1; count]),
+            scores: Some(vec![0.0; count]),
+            add_space_prefix: Some(false),
+            add_bos: Some(false),
             ..GgufTokenizer::default()
         }
     }
