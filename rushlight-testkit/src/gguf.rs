@@ -225,15 +225,17 @@ impl GgufBuilder {
 
     /// A whole Llama of 2 layers with random weights, made from a fixed seed: hidden size 32, 4
     /// query and 2 key/value heads of 8 elements, feed-forward width 64, context 256, tied head,
-    /// all F32. Its tokenizer is byte-level BPE without merges: one token for each of the 256 bytes,
-    /// then `<|endoftext|>` (256, also BOS), `<|im_start|>` (257) and `<|im_end|>` (258, EOS), with a
-    /// ChatML template.
+    /// all F32. Its tokenizer is byte-level BPE: one token for each byte, whose id is the byte, then
+    /// `<|endoftext|>` (256, also BOS), `<|im_start|>` (257) and `<|im_end|>` (258, EOS), with a ChatML
+    /// template. Byte 0xFF, which no UTF-8 has, gives its place to the one merge, of bytes 0 and 1.
     pub fn tiny_llama() -> GgufBuilder {
         const VOCAB: u64 = 259;
         const HIDDEN: u64 = 32;
         const WIDE: u64 = 64;
         const KV: u64 = 16;
         let mut tokens: Vec<String> = byte_alphabet().map(String::from).collect();
+        let merge = format!("{} {}", tokens[0], tokens[1]);
+        tokens[0xff] = merge.replace(' ', "");
         tokens.extend(["<|endoftext|>", "<|im_start|>", "<|im_end|>"].map(str::to_owned));
         let mut types = vec![1; 256];
         types.extend([3; 3]);
@@ -253,7 +255,7 @@ impl GgufBuilder {
             .string("tokenizer.ggml.pre", "smollm")
             .strings("tokenizer.ggml.tokens", &tokens)
             .i32s("tokenizer.ggml.token_type", &types)
-            .strings::<&str>("tokenizer.ggml.merges", &[])
+            .strings("tokenizer.ggml.merges", &[merge])
             .u32("tokenizer.ggml.bos_token_id", 256)
             .u32("tokenizer.ggml.eos_token_id", 258)
             .bool("tokenizer.ggml.add_bos_token", false)
