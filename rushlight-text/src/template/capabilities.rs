@@ -95,7 +95,6 @@ pub(crate) fn probe(template: &ChatTemplate) -> Capabilities {
         string_arguments,
     });
     found.tool_calls = forms.into_iter().find(|form| {
-        // Two calls, because a template may only close a list of calls after its second.
         shows(
             json!([user, call(*form), result]),
             Some(&tools),

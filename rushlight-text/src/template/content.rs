@@ -14,8 +14,9 @@
 //!   against templates that write `<` + key + `>`. Strings that the template itself names, like `user`, are its own
 //!   vocabulary and are left alone, because it compares with them.
 //!
-//! Reasoning markers in the content of assistant messages are left whole if the template's source mentions them: such
-//! a template takes old thoughts out by splitting at them.
+//! Reasoning markers in the content of assistant messages need care: a template that mentions them takes old thoughts
+//! out by splitting at them. If leaving them whole, up to the last closing one, makes the template render another text
+//! than marking them does, then the template does so, and they stay whole. Otherwise they are content like any other.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -25,7 +26,7 @@ use serde_json::{Map, Value};
 
 use super::{RenderRequest, Rendered};
 use crate::error::{Result, TextError, TextErrorKind};
-use crate::markers;
+use crate::markers::{self, ReasoningMarkers};
 
 /// Roles that templates build tokens from (`'<|' + role + '|>'`) without naming each.
 const ROLES: &[&str] = &[
@@ -56,7 +57,16 @@ pub(crate) struct Marking<'a> {
     insides: String,
     longest: usize,
     /// The reasoning markers that the template mentions.
-    reasoning: Vec<&'static str>,
+    reasoning: Vec<ReasoningMarkers>,
+}
+
+/// What to do with reasoning markers in an assistant's content.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Thoughts {
+    /// Leave them whole, for the template to find.
+    Whole,
+    /// Mark them, as all content.
+    Marked,
 }
 
 /// What kind of string is being marked.
@@ -113,8 +123,8 @@ impl<'a> Marking<'a> {
             longest: 0,
             reasoning: markers::REASONING
                 .iter()
-                .flat_map(|pair| [pair.open, pair.close])
-                .filter(|marker| source.contains(marker))
+                .filter(|pair| source.contains(pair.close))
+                .copied()
                 .collect(),
         };
         for spelling in control {
@@ -128,15 +138,33 @@ impl<'a> Marking<'a> {
         self.input_bytes
     }
 
+    /// Whether an assistant's content has reasoning markers that the template could look for.
+    pub(crate) fn has_thoughts(&self, messages: &Value) -> bool {
+        let assistants = messages
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|message| message.get("role").is_some_and(|role| role == "assistant"))
+            .filter_map(|message| message.get("content"));
+        assistants.into_iter().any(|content| {
+            let parts = content.as_array().into_iter().flatten();
+            parts
+                .filter_map(|part| part.get("text"))
+                .chain([content])
+                .filter_map(Value::as_str)
+                .any(|text| !self.reasoning_ranges(text).is_empty())
+        })
+    }
+
     /// Messages, marked.
-    pub(crate) fn messages(&self, messages: &Value) -> Value {
+    pub(crate) fn messages(&self, messages: &Value, thoughts: Thoughts) -> Value {
         let Value::Array(messages) = messages else {
             return messages.clone();
         };
         messages
             .iter()
             .map(|message| match message {
-                Value::Object(message) => Value::Object(self.message(message)),
+                Value::Object(message) => Value::Object(self.message(message, thoughts)),
                 other => self.data(other),
             })
             .collect()
@@ -191,7 +219,7 @@ impl<'a> Marking<'a> {
         self.insides.push('\n');
     }
 
-    fn message(&self, message: &Map<String, Value>) -> Map<String, Value> {
+    fn message(&self, message: &Map<String, Value>, thoughts: Thoughts) -> Map<String, Value> {
         let role = message.get("role").and_then(Value::as_str);
         message
             .iter()
@@ -200,7 +228,9 @@ impl<'a> Marking<'a> {
                     ("role", Value::String(role)) if ROLES.contains(&role.as_str()) => {
                         value.clone()
                     }
-                    ("content", content) if role == Some("assistant") => {
+                    ("content", content)
+                        if role == Some("assistant") && thoughts == Thoughts::Whole =>
+                    {
                         self.value(content, Text::Assistant)
                     }
                     (_, value) => self.data(value),
@@ -302,14 +332,22 @@ impl<'a> Marking<'a> {
         })
     }
 
-    /// Where the reasoning markers that the template mentions stand in an assistant's content.
+    /// Where reasoning markers that the template mentions stand in an assistant's content, up to the last closing one.
     fn reasoning_ranges(&self, string: &str) -> Vec<Range<usize>> {
-        let mut ranges: Vec<Range<usize>> = self
-            .reasoning
-            .iter()
-            .flat_map(|marker| string.match_indices(marker))
-            .map(|(at, marker)| at..at + marker.len())
-            .collect();
+        let mut ranges: Vec<Range<usize>> = Vec::new();
+        for pair in &self.reasoning {
+            let Some(last) = string.rfind(pair.close) else {
+                continue;
+            };
+            for marker in [pair.open, pair.close] {
+                let found = string.match_indices(marker).map(|(at, _)| at);
+                ranges.extend(
+                    found
+                        .take_while(|at| *at <= last)
+                        .map(|at| at..at + marker.len()),
+                );
+            }
+        }
         ranges.sort_by_key(|range| range.start);
         ranges
     }
@@ -373,7 +411,7 @@ mod tests {
         let request = RenderRequest::new(&messages);
         let marking = Marking::new(&control(), source, &request).unwrap();
         marking
-            .messages(&messages)
+            .messages(&messages, Thoughts::Whole)
             .to_string()
             .replace(marking.mark, "·")
     }
@@ -436,12 +474,31 @@ mod tests {
         let message = json!([{"role": "assistant", "content": "<think>a</think><|im_end|>"}]);
         assert_eq!(
             marked("'</think>' in content", message.clone()),
-            r#"[{"role":"assistant","content":"<·think>·a</think><·|im_end|>·"}]"#
+            r#"[{"role":"assistant","content":"<think>a</think><·|im_end|>·"}]"#
         );
         assert_eq!(
             marked("", message),
             r#"[{"role":"assistant","content":"<·think>·a<·/think>·<·|im_end|>·"}]"#
         );
+    }
+
+    #[test]
+    fn only_thoughts_that_close_are_left_whole() {
+        let out = |content: &str| {
+            let message = json!([{"role": "assistant", "content": content}]);
+            let out: Value = serde_json::from_str(&marked("'</think>'", message)).unwrap();
+            out[0]["content"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(out("<think>a"), "<·think>·a");
+        assert_eq!(
+            out("<think>a</think>b<think>c"),
+            "<think>a</think>b<·think>·c"
+        );
+        let message = json!([{"role": "assistant", "content": "a</think>"}]);
+        let request = RenderRequest::new(&message);
+        let marking = |source| Marking::new(&control(), source, &request).unwrap();
+        assert!(marking("'</think>'").has_thoughts(&message));
+        assert!(!marking("").has_thoughts(&message));
     }
 
     #[test]

@@ -101,12 +101,12 @@ struct Writer<'a, 'template, 'env> {
 }
 
 impl Writer<'_, '_, '_> {
-    /// Pays for what was written since the last time, one unit for 64 bytes.
+    /// Pays for a value, and for what was written since the last time: one unit for 64 bytes.
     fn pay(&mut self) -> Result<(), Error> {
         let owed = (self.out.len() - self.paid) / 64;
         self.paid += owed * 64;
         self.state
-            .consume_fuel(u64::try_from(owed).unwrap_or(u64::MAX))
+            .consume_fuel(u64::try_from(owed + 1).unwrap_or(u64::MAX))
     }
 
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), Error> {

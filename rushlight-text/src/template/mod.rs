@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 pub use capabilities::{Capabilities, ToolCallForm};
 pub use clock::{Clock, LocalTime};
-use content::Marking;
+use content::{Marking, Thoughts};
 
 use crate::error::{Result, TextError, TextErrorKind};
 
@@ -90,6 +90,9 @@ pub struct TemplateTokens {
 /// A unit of fuel pays for one instruction of the template, or for 64 bytes of text that it makes; so the limit of
 /// fuel bounds both time and memory. Both limits grow with what the caller passes in, because a longer conversation
 /// is more work for an honest template: `input` is the bytes of all its strings.
+///
+/// One hole is the template engine's (minijinja 3.1): it adds lists lazily and charges nothing when it does copy them,
+/// so a template made to harm can double a list thirty times and exhaust memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TemplateLimits {
     /// Units of fuel, to which `input` / 4 is added, up to 6,000,000 in all. Default 1,000,000 (at most 64 MB of text
@@ -243,8 +246,27 @@ impl ChatTemplate {
     /// - [`TextErrorKind::TemplateLimit`].
     pub fn render(&self, request: &RenderRequest<'_>) -> Result<Rendered> {
         check(request)?;
-        let (name, source) = self.choose(request)?;
+        let (_, source) = self.choose(request)?;
         let marking = Marking::new(&self.tokens.control, source, request)?;
+        let whole = self.render_marked(request, &marking, Thoughts::Whole)?;
+        if !marking.has_thoughts(request.messages) {
+            return Ok(whole);
+        }
+        Ok(
+            match self.render_marked(request, &marking, Thoughts::Marked) {
+                Ok(marked) if marked.text == whole.text => marked,
+                _ => whole,
+            },
+        )
+    }
+
+    fn render_marked(
+        &self,
+        request: &RenderRequest<'_>,
+        marking: &Marking<'_>,
+        thoughts: Thoughts,
+    ) -> Result<Rendered> {
+        let (name, source) = self.choose(request)?;
         let mut environment = self.environment.clone();
         let input = u64::try_from(marking.input_bytes()).unwrap_or(u64::MAX);
         let fuel = self.limits.fuel.saturating_add(input / 4);
@@ -253,7 +275,7 @@ impl ChatTemplate {
             .limits
             .output
             .saturating_add(marking.input_bytes().saturating_mul(8));
-        let context = self.context(request, &marking);
+        let context = self.context(request, marking, thoughts);
         let text = on_own_stack(|| {
             // Everything of the engine's, errors included, is made and dropped in here.
             let failed = |error| environment::error(error, name, source);
@@ -300,7 +322,12 @@ impl ChatTemplate {
         })
     }
 
-    fn context(&self, request: &RenderRequest<'_>, marking: &Marking<'_>) -> minijinja::Value {
+    fn context(
+        &self,
+        request: &RenderRequest<'_>,
+        marking: &Marking<'_>,
+        thoughts: Thoughts,
+    ) -> minijinja::Value {
         let mut variables: Vec<(String, minijinja::Value)> = Vec::new();
         for (role, spelling) in &self.tokens.special {
             variables.push((role.clone(), minijinja::Value::from(spelling.as_str())));
@@ -317,7 +344,7 @@ impl ChatTemplate {
         variables.extend([
             (
                 "messages".to_owned(),
-                json::to_template(&marking.messages(request.messages)),
+                json::to_template(&marking.messages(request.messages, thoughts)),
             ),
             ("tools".to_owned(), optional(request.tools)),
             ("documents".to_owned(), optional(request.documents)),

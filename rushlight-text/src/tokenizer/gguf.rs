@@ -223,6 +223,7 @@ fn byte_level(vocabulary: &GgufVocabulary) -> Result<Parts> {
             byte_level: named.byte_level,
             model: Box::new(model),
         },
+        unknown: None,
         policy: Policy {
             add_bos: vocabulary.add_bos.unwrap_or(named.add_bos) && vocabulary.bos.is_some(),
             add_eos: vocabulary.add_eos.unwrap_or(false),
@@ -280,6 +281,10 @@ fn sentence_piece(vocabulary: &GgufVocabulary) -> Result<Parts> {
             model: SpmModel::new(pieces, bytes, vocabulary.unk),
             add_space_prefix,
         },
+        unknown: vocabulary
+            .unk
+            .and_then(|id| vocabulary.tokens.get(id as usize))
+            .cloned(),
         policy: Policy {
             add_bos: vocabulary.add_bos.unwrap_or(true) && vocabulary.bos.is_some(),
             add_eos: vocabulary.add_eos.unwrap_or(false),

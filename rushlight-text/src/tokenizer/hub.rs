@@ -73,6 +73,7 @@ pub(crate) fn parts(json: &str, config: &TokenizerConfig) -> Result<(Parts, Opti
             TokenKind::Added
         },
     }));
+    let unknown = model.unknown();
     let pieces = pieces(&file, model, &control)?;
     let template_bos = first_special(file.post_processor.as_ref());
     let bos = config
@@ -91,6 +92,7 @@ pub(crate) fn parts(json: &str, config: &TokenizerConfig) -> Result<(Parts, Opti
         spelling: decoder.spelling,
         added,
         pieces,
+        unknown,
         policy,
     };
     Ok((parts, template_bos))
@@ -234,6 +236,16 @@ enum FileModel {
 }
 
 impl FileModel {
+    fn unknown(&self) -> Option<String> {
+        match self {
+            FileModel::Bpe(file) => file.unk_token.clone(),
+            FileModel::Unigram { value, vocab } => {
+                let id = value.get("unk_id")?.as_u64()?;
+                vocab.get(usize::try_from(id).ok()?).cloned()
+            }
+        }
+    }
+
     fn entries(&self) -> Vec<Entry> {
         let entry = |spelling: &String, id: u32| Entry {
             id,

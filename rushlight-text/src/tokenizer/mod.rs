@@ -55,6 +55,8 @@ struct Inner {
     pieces: Pieces,
     policy: Policy,
     roles: Roles,
+    /// What the vocabulary's model makes of a character that it cannot spell.
+    unknown: Option<u32>,
     extra_stops: BTreeSet<u32>,
     special: Vec<(String, String)>,
     template: Option<TemplateSource>,
@@ -75,6 +77,8 @@ struct Parts {
     spelling: Spelling,
     added: Vec<AddedToken>,
     pieces: Pieces,
+    /// The spelling of what the model makes of a character that it cannot spell.
+    unknown: Option<String>,
     policy: Policy,
 }
 
@@ -375,6 +379,9 @@ impl Tokenizer {
         let vocabulary = Vocabulary::new(parts.entries, parts.spelling)?;
         let added = AddedTokens::new(parts.added)?;
         let roles = roles(&vocabulary);
+        let unknown = parts
+            .unknown
+            .and_then(|spelling| vocabulary.id_of(&spelling));
         let control_id = |spelling: &str| {
             vocabulary
                 .id_of(spelling)
@@ -395,6 +402,7 @@ impl Tokenizer {
             pieces: parts.pieces,
             policy: parts.policy,
             roles,
+            unknown,
             extra_stops,
             special: config.special.clone(),
             template: config.chat_template.clone(),
@@ -419,9 +427,11 @@ impl Tokenizer {
     /// The last line of the promise that text cannot become a control token. The unknown token is no exception to
     /// it: it says that something could not be spelled, and steers nothing.
     fn check_plain(&self, ids: &[u32], range: Range<usize>) -> Result<()> {
-        let found = ids.get(range).into_iter().flatten().find(|id| {
-            self.is_control(**id) && Some(**id) != self.unk() && !self.is_unk_named(**id)
-        });
+        let found = ids
+            .get(range)
+            .into_iter()
+            .flatten()
+            .find(|id| self.is_control(**id) && Some(**id) != self.0.unknown);
         match found {
             None => Ok(()),
             Some(id) => Err(TextError::new(
@@ -429,10 +439,6 @@ impl Tokenizer {
                 format!("the vocabulary's model made the control token {id} from plain text"),
             )),
         }
-    }
-
-    fn is_unk_named(&self, id: u32) -> bool {
-        self.id_of("<unk>") == Some(id) || self.id_of("[UNK]") == Some(id)
     }
 }
 

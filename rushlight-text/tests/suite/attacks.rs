@@ -167,6 +167,32 @@ fn assistants_content() {
     );
 }
 
+/// Markers of thoughts that the template does not take out are text.
+#[test]
+fn thoughts_that_stay() {
+    for content in ["<think>", "a<think>b", "<think>old</think>new<think>more"] {
+        assert_harmless(json!([{"role": "assistant", "content": content}]), None);
+    }
+    let Some(qwen3) = hub("qwen3") else { return };
+    let template = qwen3.chat_template().unwrap().unwrap();
+    let prompt = |content: &str| {
+        let messages = json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": content},
+            {"role": "user", "content": "b"}]);
+        control(
+            qwen3,
+            &template.render(&RenderRequest::new(&messages)).unwrap(),
+        )
+    };
+    for content in [
+        "<think>",
+        "x<think>",
+        "<think>old</think>new<think>more",
+        "</tool_call>",
+    ] {
+        assert_eq!(prompt(content), prompt("calm"), "{content}");
+    }
+}
+
 #[test]
 fn roles() {
     for role in ["user<|im_end|>", "<|im_start|>", "im_end|>", "think"] {

@@ -242,22 +242,22 @@ fn errors_say_where() {
         (
             "a\n  {{ x.nonsense() }}",
             TextErrorKind::TemplateUnsupported,
-            (2, 6),
+            (2, 7),
         ),
         (
             "{{ x.append(3) }}",
             TextErrorKind::TemplateUnsupported,
-            (1, 4),
+            (1, 5),
         ),
         (
             "é {{ x | nonsense }}",
             TextErrorKind::TemplateUnsupported,
-            (1, 6),
+            (1, 10),
         ),
         (
             "{{ x is nonsense }}",
             TextErrorKind::TemplateUnsupported,
-            (1, 4),
+            (1, 9),
         ),
         (
             "{{ nonsense() }}",
@@ -272,9 +272,12 @@ fn errors_say_where() {
         ),
     ] {
         let error = try_render(source, json!([])).unwrap_err();
-        println!("{error}");
         assert_eq!(error.kind(), kind, "{source}: {error}");
-        let _ = place;
+        assert_eq!(
+            error.place().unwrap().line_column,
+            Some(place),
+            "{source}: {error}"
+        );
     }
     let error = try_render("a\n{% if %}", json!(0)).unwrap_err();
     assert_eq!(error.kind(), TextErrorKind::TemplateSyntax);
