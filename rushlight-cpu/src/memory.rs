@@ -4,7 +4,8 @@
 //! all pages, and the first write to a shared one copies that one; rewinding gives back whole pages.
 //!
 //! A layer that sees only a window drops the pages behind it, but keeps one window more than it needs,
-//! so that a rewind of up to a window's length lands where it was asked to.
+//! so that a rewind of up to a window's length lands where it was asked to. A cache that was asked to
+//! be bounded keeps no more than it was given, a page of rounding and the tokens of one pass aside.
 //!
 //! Memory, by example: 30 layers × 3 heads × 64 elements × 2 (keys, values) × 2 bytes = 23,040 bytes a
 //! token in f16; a page of one layer is 24,576 bytes.
@@ -103,6 +104,8 @@ fn zeroed<T: Clone>(len: usize, zero: T) -> Result<Vec<T>, BackendError> {
 pub(crate) struct Visible {
     pub(crate) sinks: usize,
     pub(crate) window: Option<usize>,
+    /// Positions behind the window that are kept for rewinds.
+    slack: usize,
 }
 
 impl Visible {
@@ -111,14 +114,17 @@ impl Visible {
             (StateKind::Window { tokens }, _) => Visible {
                 sinks: 0,
                 window: Some(tokens),
+                slack: tokens,
             },
             (StateKind::Kv, Some(b)) => Visible {
                 sinks: b.sinks,
                 window: Some(b.window),
+                slack: 0,
             },
             (StateKind::Kv, None) => Visible {
                 sinks: 0,
                 window: None,
+                slack: 0,
             },
         }
     }
@@ -181,13 +187,23 @@ impl LayerKv {
         let Some(window) = self.visible.window else {
             return;
         };
-        let keep_from = len.saturating_sub(window.saturating_mul(2)) / PAGE;
+        let keep = window.saturating_add(self.visible.slack);
+        let keep_from = len.saturating_sub(keep) / PAGE;
         let sinks = self.visible.sinks.div_ceil(PAGE);
         for page in self.pages.iter_mut().take(keep_from).skip(sinks).rev() {
             if page.take().is_none() {
                 break;
             }
         }
+    }
+
+    /// Of `tokens` positions, those to take pages for at once, with `len` there already: a window never
+    /// holds more than itself and what it keeps for rewinds.
+    fn most(&self, len: usize, tokens: usize) -> usize {
+        self.visible.window.map_or(tokens, |window| {
+            let held = window.saturating_add(self.visible.slack + self.visible.sinks);
+            tokens.min(len.saturating_add(held))
+        })
     }
 
     /// The largest position at most `to` whose query would find all it sees.
@@ -213,6 +229,8 @@ pub(crate) struct CpuStates {
     pub(crate) program: u64,
     pub(crate) layers: Vec<LayerKv>,
     len: usize,
+    /// Positions that pages were taken for ahead of use.
+    reserved: usize,
     dtype: KvDtype,
 }
 
@@ -239,6 +257,7 @@ impl CpuStates {
             program,
             layers: layers.collect(),
             len: 0,
+            reserved: 0,
             dtype,
         };
         states.reserve(options.reserve)?;
@@ -277,8 +296,10 @@ impl States for CpuStates {
             at = lower;
         }
         if at < self.len {
+            // What was reserved stays reserved.
             for layer in &mut self.layers {
-                layer.pages.truncate(at.div_ceil(PAGE));
+                let keep = at.max(layer.most(at, self.reserved));
+                layer.pages.truncate(keep.div_ceil(PAGE));
             }
         }
         self.len = at;
@@ -287,12 +308,9 @@ impl States for CpuStates {
 
     fn reserve(&mut self, tokens: usize) -> Result<(), BackendError> {
         for layer in &mut self.layers {
-            // A window never holds more than two of itself, whatever is asked for.
-            let most = layer.visible.window.map_or(tokens, |window| {
-                tokens.min(self.len + window.saturating_mul(2).saturating_add(layer.visible.sinks))
-            });
-            layer.extend(most, self.dtype)?;
+            layer.extend(layer.most(self.len, tokens), self.dtype)?;
         }
+        self.reserved = self.reserved.max(tokens);
         Ok(())
     }
 
@@ -447,5 +465,13 @@ mod tests {
         assert_eq!(states.layers[1].pages.len(), 2);
         let page = (2 * 2 * PAGE * 4 * 4) as u64;
         assert_eq!(states.bytes(), 12 * page);
+        let mut states = states;
+        append(&mut states, 40);
+        states.rewind(3);
+        assert_eq!(
+            states.layers[0].pages.len(),
+            10,
+            "a rewind gives no reserved page back"
+        );
     }
 }

@@ -65,7 +65,7 @@ impl Machine {
         ws: &mut Workspace,
         spare: Vec<f32>,
     ) -> Result<Vec<f32>, BackendError> {
-        self.begin(parts, ws);
+        self.begin(parts, ws)?;
         for instr in &self.lowered.instrs {
             self.step(instr, parts, ws).map_err(|error| {
                 BackendError::new(BackendErrorKind::Internal, "a kernel refused its input")
@@ -79,7 +79,7 @@ impl Machine {
     }
 
     /// Sizes the buffers and computes the turns of all positions.
-    fn begin(&self, parts: &[Part<'_>], ws: &mut Workspace) {
+    fn begin(&self, parts: &[Part<'_>], ws: &mut Workspace) -> Result<(), BackendError> {
         let tokens: usize = parts.iter().map(|part| part.tokens.len()).sum();
         let outputs: usize = parts.iter().map(|part| part.logits).sum();
         ws.slots.resize_with(self.lowered.slots.len(), Vec::new);
@@ -89,7 +89,7 @@ impl Machine {
                 Dim::Outputs => outputs,
                 Dim::Fixed(rows) => rows,
             };
-            slot.resize(rows * shape.cols, 0.0);
+            resize(slot, rows, shape.cols)?;
         }
         ws.scratch.resize_with(self.pool.threads(), Mutex::default);
         ws.turns.resize_with(self.ropes.len(), Default::default);
@@ -105,6 +105,7 @@ impl Machine {
                 table.fill(position, cos, sin);
             }
         }
+        Ok(())
     }
 
     fn step(
@@ -472,12 +473,7 @@ impl Machine {
     }
 
     /// Runs `f` on runs of whole rows of `y`, with each run's range of elements.
-    fn rows(
-        &self,
-        y: &mut [f32],
-        width: usize,
-        f: &(dyn Fn(Range<usize>, &mut [f32]) -> Result<(), KernelError> + Sync),
-    ) -> Result<(), KernelError> {
+    fn rows(&self, y: &mut [f32], width: usize, f: &RowsFn<'_>) -> Result<(), KernelError> {
         if y.len() < WORTH_SHARING || self.pool.threads() == 1 {
             return f(0..y.len(), y);
         }
@@ -502,6 +498,27 @@ impl Machine {
         self.weights[weight].vector.as_deref().unwrap_or(&[])
     }
 }
+
+/// Makes a buffer `rows × cols`, or says that there is no memory for a pass of so many rows.
+fn resize(buffer: &mut Vec<f32>, rows: usize, cols: usize) -> Result<(), BackendError> {
+    let len = rows.checked_mul(cols);
+    let fits = len.is_some_and(|len| buffer.try_reserve(len.saturating_sub(buffer.len())).is_ok());
+    match len {
+        Some(len) if fits => {
+            buffer.resize(len, 0.0);
+            Ok(())
+        }
+        _ => Err(BackendError::new(
+            BackendErrorKind::OutOfMemory,
+            format!(
+                "no memory for {rows} rows of {cols} activations; a smaller prefill chunk needs less"
+            ),
+        )),
+    }
+}
+
+/// Works on some rows of a buffer: their range of elements, and the elements.
+type RowsFn<'a> = dyn Fn(Range<usize>, &mut [f32]) -> Result<(), KernelError> + Sync + 'a;
 
 /// The part of attention that one thread does at a time.
 struct Task<'a> {

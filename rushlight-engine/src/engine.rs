@@ -175,8 +175,9 @@ impl Engine {
             return Err(ErrorKind::EmptyPrompt.into());
         }
         check_ids(tokens, &self.vocab)?;
-        let held = sequence.held();
-        let length = held + tokens.len();
+        // The last token of an answer was sampled and not run: it comes first.
+        let pending = sequence.unheld().to_vec();
+        let length = sequence.len() + tokens.len();
         if length > self.context {
             return Err(ErrorKind::ContextOverflow {
                 prompt: length,
@@ -184,38 +185,32 @@ impl Engine {
             }
             .into());
         }
-        sequence.rewind(held);
-        let first_row = tokens.len().saturating_sub(rows);
+        let all = [&pending[..], tokens].concat();
+        let first_row = all.len() - rows.min(tokens.len());
         let mut at = 0;
-        while at < tokens.len() {
+        while at < all.len() {
             let end = if at < first_row {
                 first_row.min(at + self.options.prefill.chunk)
             } else {
-                tokens.len().min(at + ROWS)
+                all.len().min(at + ROWS)
             };
             let wanted = if at < first_row { 0 } else { end - at };
-            let chunk = &tokens[at..end];
             let mut lane = [Lane {
                 states: &mut **sequence.states()?,
-                tokens: chunk,
+                tokens: &all[at..end],
                 logits: wanted,
             }];
             let logits = self.program.submit(&mut lane).map_err(backend_error)?;
-            sequence.extend(chunk);
+            sequence.extend(&all[at.max(pending.len()).min(end)..end]);
             for row in 0..wanted {
-                visit(at + row, &logits.row(row))?;
+                visit(at + row - pending.len(), &logits.row(row))?;
             }
             at = end;
         }
         Ok(())
     }
 
-    fn begin(
-        &self,
-        sequence: &mut Sequence,
-        prompt: &[u32],
-        options: GenerateOptions,
-    ) -> Result<Run> {
+    fn begin(&self, sequence: &Sequence, prompt: &[u32], options: GenerateOptions) -> Result<Run> {
         let setting = Setting {
             vocab: &self.vocab,
             prefill: &self.options.prefill,

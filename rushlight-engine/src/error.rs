@@ -233,12 +233,11 @@ impl EngineError {
             | ErrorKind::CapacityExceeded { .. }
             | ErrorKind::Busy { .. }
             | ErrorKind::Cancelled => Fault::Request,
-            ErrorKind::UnknownStructure { .. } => Fault::File,
-            // A file that passed its checks must not give these, so they are ours until shown
-            // otherwise.
-            ErrorKind::NanLogits { .. }
-            | ErrorKind::InfiniteLogits { .. }
-            | ErrorKind::LogitsWidth { .. }
+            // Checks at load read shapes, not values: damaged weights show here.
+            ErrorKind::UnknownStructure { .. }
+            | ErrorKind::NanLogits { .. }
+            | ErrorKind::InfiniteLogits { .. } => Fault::File,
+            ErrorKind::LogitsWidth { .. }
             | ErrorKind::MaskWidth { .. }
             | ErrorKind::LoadPanicked
             | ErrorKind::LoadReentered => Fault::Bug,

@@ -1,13 +1,15 @@
 //! Generations as callers see them: an iterator of steps over one sequence, or over several.
 
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use rushlight_ir::backend::{BackendError, Lane, Logits, Program, States};
+use rushlight_ir::backend::{BackendError, BackendErrorKind, Lane, Logits, Program, States};
 
-use crate::error::{EngineError, ErrorKind, Result};
+use crate::error::{EngineError, Fault, Result};
 use crate::plan::{Lookahead, Plan};
 use crate::request::{Outcome, Step, StopReason};
 use crate::run::{Pass, Run};
@@ -22,6 +24,8 @@ pub struct Generation<'a> {
     run: Run,
     /// With a lookahead of 2: the thread that runs the next pass while the caller has this step.
     ahead: Option<Ahead>,
+    /// An error that waits for the steps before it to be given out.
+    failed: Option<EngineError>,
 }
 
 impl<'a> Generation<'a> {
@@ -36,6 +40,7 @@ impl<'a> Generation<'a> {
             sequence,
             run,
             ahead: (plan.lookahead == Lookahead::Two).then(Ahead::default),
+            failed: None,
         }
     }
 
@@ -50,26 +55,30 @@ impl<'a> Generation<'a> {
     }
 
     /// Runs until a step is ready or there is none.
-    fn fill(&mut self) -> Result<()> {
-        while !self.run.has_ready() {
-            if let Some(done) = self.ahead.as_mut().and_then(Ahead::wait) {
-                self.land(done)?;
-                continue;
-            }
-            let mut member = [Member {
-                run: &mut self.run,
-                sequence: self.sequence,
-            }];
-            if !advance(&**self.program, &mut member).map_err(|(_, error)| error)? {
-                break;
-            }
+    fn fill(&mut self) {
+        while !self.run.has_ready() && self.failed.is_none() {
+            let result = match self.ahead.as_mut().and_then(Ahead::wait) {
+                Some(done) => self.land(done),
+                None => {
+                    let mut member = [Member {
+                        run: &mut self.run,
+                        sequence: self.sequence,
+                    }];
+                    let mut advance = advance(&**self.program, &mut member);
+                    if !advance.ran {
+                        break;
+                    }
+                    advance.errors.pop().map_or(Ok(()), |(_, error)| Err(error))
+                }
+            };
+            self.failed = result.err();
         }
-        Ok(())
     }
 
     /// Takes a pass that ran on the other thread.
     fn land(&mut self, done: Done) -> Result<()> {
         self.sequence.put_states(done.states);
+        let start = Instant::now();
         let result = match done.logits {
             Ok(logits) => {
                 let rows = 0..done.pass.logits;
@@ -77,20 +86,35 @@ impl<'a> Generation<'a> {
             }
             Err(error) => Err(backend_error(error)),
         };
-        self.run.timings.decode += done.start.elapsed();
+        self.run.timings.decode += done.spent + start.elapsed();
         if result.is_err() {
             self.run.end(StopReason::Error);
         }
         result
     }
 
+    /// Has the next pass under way while the caller has this step.
     fn start_ahead(&mut self) -> Result<()> {
-        if let Some(ahead) = &mut self.ahead
-            && !self.run.has_ready()
-            && let Some(pass) = self.run.next_pass(self.sequence)
-        {
-            let states = self.sequence.take_states()?;
-            ahead.start(self.program, states, pass)?;
+        let Some(ahead) = &mut self.ahead else {
+            return Ok(());
+        };
+        if self.run.has_ready() || self.failed.is_some() {
+            return Ok(());
+        }
+        let worker = ahead.worker()?;
+        if let Some(pass) = self.run.next_pass(self.sequence)? {
+            let job = Job {
+                program: Arc::clone(self.program),
+                states: self.sequence.take_states()?,
+                pass,
+            };
+            match worker.start(job) {
+                Ok(()) => ahead.pending = true,
+                Err(job) => {
+                    self.sequence.put_states(job.states);
+                    return Err(gone());
+                }
+            }
         }
         Ok(())
     }
@@ -100,14 +124,13 @@ impl Iterator for Generation<'_> {
     type Item = Result<Step>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Err(error) = self.fill() {
-            return Some(Err(error));
-        }
-        let step = self.run.pop()?;
-        // With a step in hand, a failure to start early is met again, and reported, by the next call.
+        self.fill();
+        let Some(step) = self.run.pop() else {
+            return self.failed.take().map(Err);
+        };
         if let Err(error) = self.start_ahead() {
             self.run.end(StopReason::Error);
-            return Some(Err(error));
+            self.failed = Some(error);
         }
         Some(Ok(step))
     }
@@ -127,6 +150,8 @@ impl Drop for Generation<'_> {
 pub struct Batch<'a> {
     program: &'a dyn Program,
     members: Vec<(Run, &'a mut Sequence)>,
+    /// Errors that wait for the steps before them to be given out.
+    failed: VecDeque<(Option<usize>, EngineError)>,
 }
 
 impl<'a> Batch<'a> {
@@ -134,7 +159,11 @@ impl<'a> Batch<'a> {
         program: &'a dyn Program,
         members: Vec<(Run, &'a mut Sequence)>,
     ) -> Batch<'a> {
-        Batch { program, members }
+        Batch {
+            program,
+            members,
+            failed: VecDeque::new(),
+        }
     }
 
     /// How the answer of the request at `index` went; `None` past the last request.
@@ -155,16 +184,19 @@ impl Iterator for Batch<'_> {
                     return Some((Some(i), Ok(step)));
                 }
             }
+            if let Some((index, error)) = self.failed.pop_front() {
+                return Some((index, Err(error)));
+            }
             let mut members: Vec<Member<'_>> = self
                 .members
                 .iter_mut()
                 .map(|(run, sequence)| Member { run, sequence })
                 .collect();
-            match advance(self.program, &mut members) {
-                Ok(true) => {}
-                Ok(false) => return None,
-                Err((index, error)) => return Some((index, Err(error))),
+            let advance = advance(self.program, &mut members);
+            if !advance.ran {
+                return None;
             }
+            self.failed.extend(advance.errors);
         }
     }
 }
@@ -193,36 +225,15 @@ struct Done {
     states: Box<dyn States>,
     pass: Pass,
     logits: std::result::Result<Box<dyn Logits>, BackendError>,
-    start: Instant,
+    spent: Duration,
 }
 
 impl Ahead {
-    fn start(
-        &mut self,
-        program: &Arc<dyn Program>,
-        states: Box<dyn States>,
-        pass: Pass,
-    ) -> Result<()> {
-        let worker = match &mut self.worker {
+    fn worker(&mut self) -> Result<&Worker> {
+        Ok(match &mut self.worker {
             Some(worker) => worker,
             none => none.insert(Worker::spawn()?),
-        };
-        let job = Job {
-            program: Arc::clone(program),
-            states,
-            pass,
-        };
-        let sent = worker.jobs.as_ref().map(|jobs| jobs.send(job));
-        match sent {
-            Some(Ok(())) => {
-                self.pending = true;
-                Ok(())
-            }
-            _ => Err(ErrorKind::Busy {
-                what: "the pass thread",
-            }
-            .into()),
-        }
+        })
     }
 
     /// The pass under way, if there is one, when it is done.
@@ -243,38 +254,64 @@ impl Worker {
         let thread = thread::Builder::new()
             .name("rushlight-ahead".to_owned())
             .spawn(move || {
-                for mut job in inbox {
-                    let start = Instant::now();
-                    let logits = job.program.submit(&mut [Lane {
-                        states: &mut *job.states,
-                        tokens: &job.pass.tokens,
-                        logits: job.pass.logits,
-                    }]);
-                    let done = Done {
-                        states: job.states,
-                        pass: job.pass,
-                        logits,
-                        start,
-                    };
-                    if outbox.send(done).is_err() {
+                for job in inbox {
+                    if outbox.send(job.run()).is_err() {
                         break;
                     }
                 }
             })
-            .map_err(|error| EngineError::backend(crate::error::Fault::Request, error))?;
+            .map_err(|error| EngineError::backend(Fault::Request, error))?;
         Ok(Worker {
             jobs: Some(jobs),
             done,
             thread: Some(thread),
         })
     }
+
+    /// Hands a job over, or gives it back where the thread is gone.
+    fn start(&self, job: Job) -> std::result::Result<(), Box<Job>> {
+        match &self.jobs {
+            Some(jobs) => jobs.send(job).map_err(|mpsc::SendError(job)| Box::new(job)),
+            None => Err(Box::new(job)),
+        }
+    }
+}
+
+impl Job {
+    fn run(mut self) -> Done {
+        let start = Instant::now();
+        // A panic is reported by the caller's next step, and the states stay the sequence's.
+        let logits = catch_unwind(AssertUnwindSafe(|| {
+            self.program.submit(&mut [Lane {
+                states: &mut *self.states,
+                tokens: &self.pass.tokens,
+                logits: self.pass.logits,
+            }])
+        }));
+        Done {
+            states: self.states,
+            pass: self.pass,
+            logits: logits.unwrap_or_else(|_| {
+                Err(BackendError::new(
+                    BackendErrorKind::Internal,
+                    "the pass panicked",
+                ))
+            }),
+            spent: start.elapsed(),
+        }
+    }
+}
+
+fn gone() -> EngineError {
+    let error = BackendError::new(BackendErrorKind::Internal, "the pass thread is gone");
+    EngineError::backend(Fault::Bug, error)
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
-            // It ends by itself; a panic in it was reported as a pass that never came back.
+            // It ends when its jobs do; panics of passes were caught and reported.
             let _ = thread.join();
         }
     }

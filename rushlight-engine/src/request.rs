@@ -53,7 +53,8 @@ pub struct GenerateOptions {
     pub stop_strings: Vec<String>,
     /// Makes each step's text; without it steps carry ids alone.
     pub text: Option<Box<dyn TokenText>>,
-    /// Tokens that the answer begins with whatever the model prefers; run in one pass.
+    /// Tokens that the answer begins with whatever the model prefers; run in one pass. They count
+    /// towards `max_tokens`, which may end the answer inside them.
     pub forced: Vec<u32>,
     /// Whether each step carries the logits that its token was chosen from.
     pub logits: bool,
@@ -92,7 +93,8 @@ pub struct Step {
     pub top: Vec<TokenLogprob>,
     /// The logits that the token was chosen from, `[width]`, where asked for.
     pub logits: Option<Vec<f32>>,
-    /// Set on the last step: why there is no further one.
+    /// Set on the last step of an answer that came to an end: why there is no further one. An answer
+    /// that was cancelled or failed ends without such a step.
     pub stop: Option<StopReason>,
 }
 

@@ -44,6 +44,9 @@ pub(crate) struct Run {
     sampler: Sampler,
     matcher: Option<StopMatcher>,
     context: usize,
+    /// The whole prompt, until the first pass.
+    unread: Option<Vec<u32>>,
+    prefill: PrefillOptions,
     /// Prompt tokens not yet run, in the chunks they will be run in.
     prompt: VecDeque<Vec<u32>>,
     /// Forced tokens not yet given out.
@@ -57,9 +60,9 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Checks everything that can be checked, then rewinds the sequence to what the prompt keeps.
+    /// Checks everything that can be checked. The sequence is touched by the first pass, not before.
     pub(crate) fn begin(
-        sequence: &mut Sequence,
+        sequence: &Sequence,
         prompt: &[u32],
         mut options: GenerateOptions,
         setting: &Setting<'_>,
@@ -90,13 +93,8 @@ impl Run {
             Some(_) => Some(StopMatcher::new(std::mem::take(&mut options.stop_strings))?),
             None => None,
         };
-        let held = sequence.states()?.len();
-        let mut reuse = Reuse::plan(sequence.tokens(), held, prompt);
-        reuse.cached = sequence.rewind(reuse.cached);
+        sequence.check_free()?;
         sampler.observe(prompt);
-        let rest = &prompt[reuse.cached..];
-        let passes = PrefillPlan::new(rest.len(), setting.prefill)?.passes();
-        let chunks = passes.map(|range| rest[range].to_vec()).collect();
         let stop = if options.max_tokens == Some(0) {
             Some(StopReason::MaxTokens)
         } else {
@@ -107,14 +105,15 @@ impl Run {
             sampler,
             matcher,
             context,
-            prompt: chunks,
+            unread: Some(prompt.to_vec()),
+            prefill: *setting.prefill,
+            prompt: VecDeque::new(),
             ready: VecDeque::new(),
             usage: Usage {
                 prompt: prompt.len(),
-                cached: reuse.cached,
-                completion: 0,
+                ..Usage::default()
             },
-            reuse,
+            reuse: Reuse::default(),
             timings: Timings::default(),
             stop,
             options,
@@ -132,7 +131,7 @@ impl Run {
     }
 
     /// What to run next; `None` when nothing is left to run.
-    pub(crate) fn next_pass(&mut self, sequence: &Sequence) -> Option<Pass> {
+    pub(crate) fn next_pass(&mut self, sequence: &mut Sequence) -> Result<Option<Pass>> {
         if self.options.cancel.is_cancelled() {
             self.end(StopReason::Cancelled);
         }
@@ -143,18 +142,21 @@ impl Run {
             Some(_) => false,
         };
         if !reads_on {
-            return None;
+            return Ok(None);
+        }
+        if let Some(prompt) = self.unread.take() {
+            self.keep_prefix(sequence, &prompt)?;
         }
         if let Some(tokens) = self.prompt.pop_front() {
             let last = self.prompt.is_empty() && self.stop.is_none();
-            return Some(Pass {
+            return Ok(Some(Pass {
                 tokens,
                 logits: usize::from(last),
                 prefill: true,
-            });
+            }));
         }
         if self.stop.is_some() {
-            return None;
+            return Ok(None);
         }
         let mut tokens = sequence.unheld().to_vec();
         let mut logits = 1;
@@ -164,11 +166,24 @@ impl Run {
             tokens.extend(self.forced.iter().take(room));
             logits = tokens.len() + 1 - sequence.unheld().len();
         }
-        Some(Pass {
+        Ok(Some(Pass {
             tokens,
             logits,
             prefill: false,
-        })
+        }))
+    }
+
+    /// Rewinds the sequence to what it shares with the prompt, and cuts the rest into passes.
+    fn keep_prefix(&mut self, sequence: &mut Sequence, prompt: &[u32]) -> Result<()> {
+        let held = sequence.states()?.len();
+        let mut reuse = Reuse::plan(sequence.tokens(), held, prompt);
+        reuse.cached = sequence.rewind(reuse.cached);
+        self.usage.cached = reuse.cached;
+        self.reuse = reuse;
+        let rest = &prompt[reuse.cached..];
+        let passes = PrefillPlan::new(rest.len(), &self.prefill)?.passes();
+        self.prompt = passes.map(|range| rest[range].to_vec()).collect();
+        Ok(())
     }
 
     /// Takes what a pass gave: its tokens are in the states now, and `rows` are its logits.
@@ -189,18 +204,19 @@ impl Run {
         } else {
             self.timings.decode_tokens += pass.tokens.len();
         }
+        let mut chosen = Ok(());
         for row in rows {
-            if self.stop.is_some() {
+            if self.stop.is_some() || chosen.is_err() {
                 break;
             }
-            self.choose(sequence, &logits.row(row))?;
+            chosen = self.choose(sequence, &logits.row(row));
         }
         // An answer that ended inside a forced run has states for tokens that were not given out.
         let len = sequence.len();
         if sequence.held() > len {
-            sequence.states()?.rewind(len);
+            sequence.rewind(len);
         }
-        Ok(())
+        chosen
     }
 
     /// Ends the generation, if nothing has ended it before.

@@ -52,9 +52,7 @@ impl Sequence {
     /// Forgets tokens from `to` on, and says how many are left: less than `to` where windowed states
     /// had already given up what `to` needs.
     pub fn rewind(&mut self, to: usize) -> usize {
-        if let Some(states) = &mut self.states
-            && to < self.tokens.len()
-        {
+        if let Some(states) = &mut self.states {
             let landed = if to < states.len() {
                 states.rewind(to)
             } else {
@@ -79,6 +77,11 @@ impl Sequence {
 
     pub(crate) fn states(&mut self) -> Result<&mut Box<dyn States>> {
         self.states.as_mut().ok_or_else(busy)
+    }
+
+    /// Whether no pass on another thread has the states.
+    pub(crate) fn check_free(&self) -> Result<()> {
+        self.states.as_ref().map(|_| ()).ok_or_else(busy)
     }
 
     pub(crate) fn take_states(&mut self) -> Result<Box<dyn States>> {

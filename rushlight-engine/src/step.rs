@@ -15,23 +15,32 @@ pub(crate) struct Member<'a> {
     pub(crate) sequence: &'a mut Sequence,
 }
 
-/// Runs one pass over all members that want one. `false` when none does.
-///
-/// An error of the pass is everyone's, since nobody's tokens were run; an error in choosing a token
-/// ends that member alone and is given with its index.
-pub(crate) fn advance(
-    program: &dyn Program,
-    members: &mut [Member<'_>],
-) -> std::result::Result<bool, (Option<usize>, EngineError)> {
+/// What one call of [`advance`] came to.
+pub(crate) struct Advance {
+    /// Whether any member wanted a pass.
+    pub(crate) ran: bool,
+    /// Errors, each with the member that it ended; `None`: the pass failed, and ended all in it.
+    pub(crate) errors: Vec<(Option<usize>, EngineError)>,
+}
+
+/// Runs one pass over all members that want one.
+pub(crate) fn advance(program: &dyn Program, members: &mut [Member<'_>]) -> Advance {
     let start = Instant::now();
+    let mut errors = Vec::new();
     let mut passes: Vec<(usize, Pass)> = Vec::with_capacity(members.len());
     for (i, member) in members.iter_mut().enumerate() {
-        if let Some(pass) = member.run.next_pass(member.sequence) {
-            passes.push((i, pass));
+        match member.run.next_pass(member.sequence) {
+            Ok(Some(pass)) => passes.push((i, pass)),
+            Ok(None) => {}
+            Err(error) => {
+                member.run.end(StopReason::Error);
+                errors.push((Some(i), error));
+            }
         }
     }
     if passes.is_empty() {
-        return Ok(false);
+        let ran = !errors.is_empty();
+        return Advance { ran, errors };
     }
     let logits = match submit(program, members, &passes) {
         Ok(logits) => logits,
@@ -39,18 +48,18 @@ pub(crate) fn advance(
             for (i, _) in &passes {
                 members[*i].run.end(StopReason::Error);
             }
-            return Err((None, error));
+            errors.push((None, error));
+            return Advance { ran: true, errors };
         }
     };
     let mut row = 0;
-    let mut failed = None;
     for (i, pass) in &passes {
         let member = &mut members[*i];
         let rows = row..row + pass.logits;
         row = rows.end;
         if let Err(error) = member.run.absorb(member.sequence, pass, &*logits, rows) {
             member.run.end(StopReason::Error);
-            failed.get_or_insert((Some(*i), error));
+            errors.push((Some(*i), error));
         }
         let spent = start.elapsed();
         if pass.prefill {
@@ -59,7 +68,7 @@ pub(crate) fn advance(
             member.run.timings.decode += spent;
         }
     }
-    failed.map_or(Ok(true), Err)
+    Advance { ran: true, errors }
 }
 
 fn submit(
@@ -84,10 +93,9 @@ fn submit(
 /// A backend's error with whose fault it is.
 pub(crate) fn backend_error(error: BackendError) -> EngineError {
     let fault = match error.kind() {
-        BackendErrorKind::Input | BackendErrorKind::Option | BackendErrorKind::OutOfMemory => {
-            Fault::Request
-        }
+        BackendErrorKind::Option | BackendErrorKind::OutOfMemory => Fault::Request,
         BackendErrorKind::Graph | BackendErrorKind::Asset => Fault::File,
+        // Inputs were checked before they were submitted.
         _ => Fault::Bug,
     };
     EngineError::backend(fault, error)

@@ -274,15 +274,57 @@ fn eng_15_a_generation_that_was_never_consumed_changes_nothing() {
     let program = program(512);
     let engine = engine(&program, EngineOptions::default());
     let mut sequence = engine.sequence().unwrap();
+    answer(&engine, &mut sequence, &[1, 2, 3], greedy(Some(3)));
+    let (history, held, runs) = (
+        sequence.tokens().to_vec(),
+        sequence.held(),
+        program.steps().len(),
+    );
     drop(
         engine
-            .generate(&mut sequence, &[1, 2, 3], greedy(None))
+            .generate(&mut sequence, &[1, 99], greedy(None))
             .unwrap(),
     );
-    CancelToken::new().cancel();
-    assert!(program.steps().is_empty() && sequence.is_empty());
+    let cancelled = GenerateOptions::default();
+    cancelled.cancel.cancel();
+    assert!(
+        engine
+            .generate(&mut sequence, &[1, 99], cancelled)
+            .unwrap()
+            .next()
+            .is_none()
+    );
+    assert_eq!((sequence.tokens(), sequence.held()), (&history[..], held));
+    assert_eq!(program.steps().len(), runs);
     let (tokens, _) = answer(&engine, &mut sequence, &[4, 5], greedy(Some(2)));
     assert_eq!(tokens, cold(&[4, 5], 2));
+}
+
+#[test]
+fn an_error_inside_a_forced_run_leaves_no_state_that_has_no_token() {
+    let script = |history: &[u32]| match history.len() {
+        4 => vec![f32::NAN; VOCAB],
+        _ => {
+            let mut row = vec![0.0; VOCAB];
+            row[next(history) as usize] = 10.0;
+            row
+        }
+    };
+    let vocab = SampleVocab::new(VOCAB, VOCAB, &[]).unwrap();
+    let program = ScriptedProgram::new(VOCAB, 64, script);
+    let engine = Engine::new(program, vocab, EngineOptions::default()).unwrap();
+    let mut sequence = engine.sequence().unwrap();
+    let mut options = GenerateOptions {
+        forced: vec![7, 8, 9],
+        ..greedy(None)
+    };
+    options.sampling.logprobs = Some(0);
+    let steps: Vec<_> = engine
+        .generate(&mut sequence, &[1, 2, 3], options)
+        .unwrap()
+        .collect();
+    assert!(steps.last().unwrap().is_err());
+    assert!(sequence.held() <= sequence.len(), "{sequence:?}");
 }
 
 #[test]
@@ -570,7 +612,23 @@ fn scoring_shows_the_logits_behind_every_token_asked_for() {
         .unwrap();
     assert_eq!(seen, (50..150).collect::<Vec<_>>());
     assert_eq!(sequence.tokens(), tokens);
-    let more = engine.score(&mut sequence, &[1; 400], 1, |_, _| Ok(()));
+    let mut sequence = engine.sequence().unwrap();
+    answer(&engine, &mut sequence, &[1, 2, 3], greedy(Some(2)));
+    let history = [sequence.tokens(), &[50]].concat();
+    engine
+        .score(&mut sequence, &[50, 51], 2, |i, logits| {
+            if i == 0 {
+                assert_eq!(
+                    logits[next(&history) as usize],
+                    10.0,
+                    "after the answer's last token"
+                );
+            }
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(sequence.tokens(), [&history[..], &[51]].concat());
+    let more = engine.score(&mut sequence, &[1; 510], 1, |_, _| Ok(()));
     assert!(matches!(
         more.unwrap_err().kind(),
         ErrorKind::ContextOverflow { .. }

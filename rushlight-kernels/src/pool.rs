@@ -33,7 +33,7 @@ impl Pool {
     /// # Errors
     /// When `threads` is 0 or the system refuses a thread.
     pub fn new(threads: usize) -> std::io::Result<Pool> {
-        let helpers = threads.checked_sub(1).ok_or_else(|| {
+        let others = threads.checked_sub(1).ok_or_else(|| {
             std::io::Error::new(std::io::ErrorKind::InvalidInput, "a pool of 0 threads")
         })?;
         // The pool drops (and joins) what was spawned if a later spawn fails.
@@ -42,7 +42,7 @@ impl Pool {
             workers: Vec::new(),
             region: Mutex::new(()),
         };
-        for index in 1..=helpers {
+        for index in 1..=others {
             let shared = Arc::clone(&pool.shared);
             pool.workers.push(
                 thread::Builder::new()
@@ -59,6 +59,8 @@ impl Pool {
     }
 
     /// Calls `job` once on every thread, with the thread's index, and returns when all are done.
+    ///
+    /// A job must not use the pool it runs on: it would wait for itself.
     ///
     /// # Panics
     /// If `job` panicked on any thread.
