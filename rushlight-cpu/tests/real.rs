@@ -1,6 +1,8 @@
 //! Real checkpoints: the same greedy answer, bit for bit, however it is computed; and a file that is
 //! shortened under a running program.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 use std::sync::Arc;
 
 use rushlight_asset::Checkpoint;

@@ -1,5 +1,7 @@
 //! The loop over a scripted program: what is run, what is kept, what ends an answer.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 use std::sync::{Arc, Mutex};
 
 use rushlight_engine::plan::{
