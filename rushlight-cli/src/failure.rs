@@ -73,6 +73,14 @@ impl Failure {
         Failure::request(format!("{}: cannot {what} it: {error}", path.display()))
     }
 
+    /// Names the model whose file is at fault, unless the message does.
+    pub(crate) fn of_model(mut self, model: &str) -> Failure {
+        if self.exit == Exit::File && !self.message.contains(model) {
+            self.message = format!("{model}: {}", self.message);
+        }
+        self
+    }
+
     pub(crate) fn exit(&self) -> Exit {
         self.exit
     }

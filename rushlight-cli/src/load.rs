@@ -84,7 +84,11 @@ impl From<Kv> for KvDtype {
 impl LoadArgs {
     /// Loads the model, with a bar while it takes long.
     pub(crate) fn load(&self) -> Result<Arc<LocalModel>, Failure> {
-        load(&self.model, &self.engine.options())
+        let bar = Bar::bytes("loading");
+        let progress = |done, total| bar.at(done, total);
+        let loaded = rushlight::load_with(&self.model, &self.engine.options(), Some(&progress));
+        bar.clear();
+        loaded.map_err(|error| Failure::from(error).of_model(&self.model))
     }
 }
 
@@ -121,14 +125,6 @@ impl EngineArgs {
     }
 }
 
-/// Loads a model by path or name, with a bar while it takes long.
-pub(crate) fn load(model: &str, options: &LoadOptions) -> Result<Arc<LocalModel>, Failure> {
-    let bar = Bar::bytes("loading");
-    let loaded = rushlight::load_with(model, options, Some(&|done, total| bar.at(done, total)));
-    bar.clear();
-    Ok(loaded?)
-}
-
 /// Threads that a step takes where none are asked for.
 pub(crate) fn all_threads() -> usize {
     available_parallelism().map_or(1, NonZeroUsize::get)
@@ -138,8 +134,7 @@ pub(crate) fn all_threads() -> usize {
 pub(crate) fn text(model: &str) -> Result<Text, Failure> {
     let path = Store::open_default()?.resolve(model)?;
     let checkpoint = Checkpoint::open(&path)?;
-    Text::open(&checkpoint.tokenizer)?.ok_or_else(|| {
-        let message = format!("{}: the checkpoint has no tokenizer", path.display());
-        Failure::new(Exit::File, message)
-    })
+    let text =
+        Text::open(&checkpoint.tokenizer).map_err(|error| Failure::from(error).of_model(model))?;
+    text.ok_or_else(|| Failure::new(Exit::File, "the checkpoint has no tokenizer").of_model(model))
 }

@@ -8,7 +8,7 @@ use rushlight::asset::{Checkpoint, Config, GenerationDefaults, Store};
 use rushlight::ir::graph::{Signature, StateKind};
 use rushlight::session::Text;
 use rushlight::text::Capabilities;
-use rushlight::{SessionError, Summary};
+use rushlight::{SessionError, SessionErrorKind, Summary};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
@@ -92,7 +92,7 @@ impl About<'_> {
             "weight_bytes": checkpoint.weights.total_bytes(),
             "formats": formats.collect::<Vec<_>>(),
             "skipped": skipped.collect::<Vec<_>>(),
-            "config": config,
+            "config": config_json(config),
             "tokenizer": self.tokenizer_json(),
             "template": self.template_json(),
             "generation": generation_json(&checkpoint.generation),
@@ -264,6 +264,9 @@ impl About<'_> {
         let stops: Vec<String> = tokenizer.stop_ids().into_iter().map(spelled).collect();
         let template = match text.template() {
             Ok(template) => takes(&template.capabilities()),
+            Err(error) if *error.kind() == SessionErrorKind::NoTemplate => {
+                "none: the model goes on with raw text".to_owned()
+            }
             Err(error) => error.to_string(),
         };
         vec![
@@ -420,16 +423,24 @@ fn function_json(signature: &Signature) -> Value {
     })
 }
 
+/// By way of text, where an f32 is 1e-5 and not the f64 nearest to it.
+fn config_json(config: &Config) -> Value {
+    let text = serde_json::to_string(config);
+    text.and_then(|text| serde_json::from_str(&text))
+        .unwrap_or_default()
+}
+
 fn generation_json(defaults: &GenerationDefaults) -> Value {
+    let short = |value: Option<f32>| value.and_then(|value| value.to_string().parse::<f64>().ok());
     json!({
         "eos_token_ids": defaults.eos_token_ids,
         "stop_strings": defaults.stop_strings,
         "do_sample": defaults.do_sample,
-        "temperature": defaults.temperature,
+        "temperature": short(defaults.temperature),
         "top_k": defaults.top_k,
-        "top_p": defaults.top_p,
-        "min_p": defaults.min_p,
-        "repetition_penalty": defaults.repetition_penalty,
+        "top_p": short(defaults.top_p),
+        "min_p": short(defaults.min_p),
+        "repetition_penalty": short(defaults.repetition_penalty),
     })
 }
 

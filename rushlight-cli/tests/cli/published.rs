@@ -48,7 +48,7 @@ fn smollm2_answers_and_keeps_what_it_read() {
     ];
     let run = run_with(
         &arguments,
-        "What is the capital of France?\nAnd of Italy?\n",
+        "What is the capital of France, and what is it known for?\nAnd of Italy?\n",
     )
     .good();
     let turns: Vec<Value> = run
