@@ -45,6 +45,8 @@ pub(crate) struct Failure {
     exit: Exit,
     message: String,
     causes: Vec<String>,
+    /// Whether it is on stderr already.
+    told: bool,
 }
 
 impl Failure {
@@ -53,6 +55,7 @@ impl Failure {
             exit,
             message: message.into(),
             causes: Vec::new(),
+            told: false,
         }
     }
 
@@ -104,13 +107,15 @@ impl Failure {
         }})
     }
 
-    /// Tells it on stderr.
-    pub(crate) fn tell(&self, json: bool) {
+    /// Tells it on stderr, once.
+    pub(crate) fn tell(&mut self, json: bool) {
         match (self.exit, json) {
+            _ if self.told => {}
             (Exit::Closed, _) => {}
             (_, true) => eprintln!("{}", self.json()),
             (_, false) => eprintln!("{}", self.text()),
         }
+        self.told = true;
     }
 
     fn because(mut self, error: &dyn Error) -> Failure {

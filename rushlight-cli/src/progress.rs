@@ -29,7 +29,9 @@ impl Bar {
 
     /// Shows that `done` of `total` are done.
     pub(crate) fn at(&self, done: u64, total: u64) {
-        self.0.set_length(total);
+        if self.0.length() != Some(total) {
+            self.0.set_length(total);
+        }
         self.0.set_position(done);
     }
 

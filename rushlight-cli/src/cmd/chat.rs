@@ -150,11 +150,7 @@ impl Chat<'_> {
                 }
                 note("stopped; this turn is not part of the conversation");
             }
-            Err(error) => {
-                let failure = Failure::from(error);
-                failure.tell(self.out.is_json());
-                self.failed = Some(failure);
-            }
+            Err(error) => self.fail(error.into()),
         }
         Ok(())
     }
@@ -228,7 +224,7 @@ impl Chat<'_> {
         self.fail(Failure::request(message));
     }
 
-    fn fail(&mut self, failure: Failure) {
+    fn fail(&mut self, mut failure: Failure) {
         failure.tell(self.out.is_json());
         self.failed = Some(failure);
     }

@@ -77,7 +77,7 @@ pub(crate) fn main() -> ExitCode {
             Command::Models => models::run(&out),
         }
     });
-    let Err(failure) = end else {
+    let Err(mut failure) = end else {
         return ExitCode::SUCCESS;
     };
     // Asked of the arguments themselves, as a command line that is none has no fields.

@@ -289,7 +289,7 @@ fn logits_are_printed_and_saved() {
     };
     for (step, shown) in steps.iter().enumerate() {
         let id = shown["id"].as_u64().unwrap() as usize;
-        assert_eq!(f64::from(row(step)[id]), shown["logit"].as_f64().unwrap());
+        assert_eq!(row(step)[id], shown["logit"].as_f64().unwrap() as f32);
         assert!(row(step).iter().all(|logit| *logit <= row(step)[id]));
     }
     // The first row is that of the prompt's last token.

@@ -65,6 +65,58 @@ fn smollm2_answers_and_keeps_what_it_read() {
     assert!(kept >= read["prompt_tokens"].as_u64().unwrap(), "{run:?}");
 }
 
+/// Ctrl-C in a conversation.
+#[cfg(unix)]
+#[test]
+fn an_interrupt_stops_the_answer_and_not_the_program() {
+    use std::io::{Read, Write};
+    use std::process::{Command, Stdio};
+
+    use crate::program::command;
+
+    let Some(model) = published(SMOLLM2) else {
+        return;
+    };
+    // An answer that only the context would end, 8,192 tokens on.
+    let arguments = [
+        "chat",
+        "--model",
+        &model,
+        "--logit-bias",
+        "2=-inf",
+        "--logit-bias",
+        "0=-inf",
+    ];
+    let mut child = command(arguments).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"Tell me a long story.\n").unwrap();
+    let mut first = [0];
+    child
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut first)
+        .unwrap();
+    let interrupt = format!("kill -INT {}", child.id());
+    assert!(
+        Command::new("sh")
+            .args(["-c", &interrupt])
+            .status()
+            .unwrap()
+            .success()
+    );
+    stdin.write_all(b"/usage\n").unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(
+        stderr.contains("stopped; this turn is not part of the conversation"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("0 turns"), "{stderr}");
+}
+
 /// The ids of llama.cpp.
 #[test]
 fn ids_of_published_tokenizers() {
