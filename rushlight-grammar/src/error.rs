@@ -39,6 +39,8 @@ pub enum GrammarErrorKind {
     IllegalToken,
     /// A guard left no continuation, and every rewind it may take is spent.
     GuardExhausted,
+    /// The token budget is smaller than the shortest answer.
+    Budget,
     /// No token of the vocabulary continues the text, and it may not end here.
     DeadEnd,
     /// The matcher failed before and refuses further work.
@@ -141,7 +143,8 @@ impl GrammarError {
         self
     }
 
-    /// The same error with `prefix` before its JSON Pointer, for a schema inside another document.
+    /// The same error with `prefix` before its JSON Pointer, for a source inside another document. A place in a text keeps
+    /// its line and column, and the message says where the text is.
     #[must_use]
     pub fn under_pointer(mut self, prefix: &str) -> Self {
         match &mut self.inner.place {
@@ -152,7 +155,10 @@ impl GrammarError {
                     keyword: None,
                 });
             }
-            Some(_) => {}
+            Some(_) => {
+                let text = format!(" (in the text at '{prefix}')");
+                self.inner.message.push_str(&text);
+            }
         }
         self
     }

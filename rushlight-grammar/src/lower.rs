@@ -3,17 +3,27 @@
 use std::fmt;
 use std::sync::Arc;
 
-use llguidance::api::TopLevelGrammar;
+use llguidance::api::GrammarInit;
 
 /// A source after lowering: a context-free part, which masks enforce, and guards for the rest.
 #[derive(Clone)]
 pub struct Lowered {
     /// The grammar in the mask engine's own form.
-    pub grammar: TopLevelGrammar,
+    pub grammar: GrammarInit,
     /// Rules that no context-free grammar can state, judged as text grows. Empty where the grammar says it all.
     pub guards: Vec<Arc<dyn Guard>>,
     /// A short text that the grammar and the guards accept: the reserve that a token budget keeps back.
     pub minimal: Option<String>,
+}
+
+impl From<GrammarInit> for Lowered {
+    fn from(grammar: GrammarInit) -> Self {
+        Self {
+            grammar,
+            guards: Vec::new(),
+            minimal: None,
+        }
+    }
 }
 
 impl fmt::Debug for Lowered {
@@ -43,19 +53,16 @@ pub trait GuardRun: Send {
     /// Takes one more byte. [`GuardStep::Reject`] leaves the run as it was before the byte.
     fn push(&mut self, byte: u8) -> GuardStep;
 
+    /// Whether the text may end here: judges values that only the end closes, such as a number that is the whole answer.
+    fn finish(&self) -> GuardStep {
+        GuardStep::Accept
+    }
+
     /// Goes back to the state after the first `len` bytes; `len` is at most the bytes pushed so far.
     fn truncate(&mut self, len: usize);
 
     /// An independent copy.
     fn fork(&self) -> Box<dyn GuardRun>;
-
-    /// Bytes after which a value that this run judges may close; only tokens that hold one of them need a look.
-    ///
-    /// The default names every byte.
-    fn may_reject(&self, byte: u8) -> bool {
-        let _ = byte;
-        true
-    }
 }
 
 /// What a guard says of a byte.

@@ -135,7 +135,7 @@ impl Walker {
 
     fn walk_inner(&self, case: &Case, collection: Collection, outcome: &mut Outcome) {
         let start = Instant::now();
-        let compiled = self.compile(&case.schema, collection);
+        let compiled = self.compile(case, collection);
         let (grammar, guards) = match compiled {
             Ok(compiled) => compiled,
             Err(e) => {
@@ -172,11 +172,15 @@ impl Walker {
         }
     }
 
-    fn compile(&self, schema: &Value, collection: Collection) -> Result<(GrammarInit, Vec<Arc<dyn Guard>>), String> {
-        let mut schema = schema.clone();
+    fn compile(&self, case: &Case, collection: Collection) -> Result<(GrammarInit, Vec<Arc<dyn Guard>>), String> {
+        let mut schema = case.schema.clone();
         // A schema of the suite belongs to the dialect of its directory, which it mostly states itself.
         if let (Collection::Suite, Value::Object(map)) = (collection, &mut schema) {
-            map.entry("$schema").or_insert_with(|| json!("https://json-schema.org/draft/2020-12/schema"));
+            let dialect = match case.id.starts_with("draft7/") {
+                true => "http://json-schema.org/draft-07/schema#",
+                false => "https://json-schema.org/draft/2020-12/schema",
+            };
+            map.entry("$schema").or_insert_with(|| json!(dialect));
         }
         match self.engine {
             Engine::Bare => {

@@ -60,7 +60,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Each of `bases` and `formula`, as a list of cases.
-    fn disjunction(&mut self, bases: Vec<Case>, formula: &Formula, kind: Kind) -> Vec<Case> {
+    pub(super) fn disjunction(&mut self, bases: Vec<Case>, formula: &Formula, kind: Kind) -> Vec<Case> {
         match formula {
             Formula::True => bases,
             Formula::False => Vec::new(),
@@ -350,7 +350,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// The state of the member `name` under all of `members`.
-    fn member_state(&mut self, members: &[Rc<Members>], name: &str) -> StateId {
+    pub(super) fn member_state(&mut self, members: &[Rc<Members>], name: &str) -> StateId {
         let mut states = Vec::new();
         for m in members {
             let mut covered = false;
@@ -461,7 +461,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// The strings of `state`, where they are exactly a regular language.
-    fn names_language(&mut self, state: StateId) -> Option<Rx> {
+    pub(super) fn names_language(&mut self, state: StateId) -> Option<Rx> {
         let formula = self.expand(state, Kind::String);
         let mut exact = true;
         let rx = self.language(&formula, &Rx::All, &mut exact);
@@ -557,97 +557,5 @@ impl<'a> Compiler<'a> {
             unique,
             guarded,
         })
-    }
-
-    /// Whether `formula` holds for no value of `kind`: a proof to `depth` levels, never a guess.
-    pub(super) fn is_false(&mut self, formula: &Formula, kind: Kind, depth: u32) -> bool {
-        match (formula, kind) {
-            (Formula::False, _) => true,
-            (Formula::True, _) => false,
-            (_, Kind::Null | Kind::True | Kind::False) => false,
-            (formula, Kind::Number) => {
-                let base = self.numbers.any();
-                let rx = self.language(formula, &base, &mut true);
-                rx.is_empty() == Some(true)
-            }
-            (formula, Kind::String) => self.language(formula, &Rx::All, &mut true).is_empty() == Some(true),
-            (formula, kind) => {
-                // A proof writes no notes: it may look at combinations that are never emitted.
-                self.mute();
-                let cases = self.disjunction(vec![Case::default()], formula, kind);
-                let empty = cases.iter().all(|case| self.case_is_empty(case, kind, depth));
-                self.unmute();
-                empty
-            }
-        }
-    }
-
-    fn case_is_empty(&mut self, case: &Case, kind: Kind, depth: u32) -> bool {
-        if depth == 0 {
-            return false;
-        }
-        self.mute();
-        let empty = match kind {
-            Kind::Object => self.object_is_empty(case, depth),
-            _ => match self.array_shape(case) {
-                None => true,
-                Some(shape) => (0..shape.min.min(shape.prefix.len() as u64)).any(|i| {
-                    let state = usize::try_from(i).ok().and_then(|i| shape.prefix.get(i).copied());
-                    state.is_some_and(|s| self.state_is_empty(s, depth - 1))
-                }),
-            },
-        };
-        self.unmute();
-        empty
-    }
-
-    /// Looks only at required members, which is all that can make an object impossible.
-    fn object_is_empty(&mut self, case: &Case, depth: u32) -> bool {
-        let mut members: Vec<Rc<Members>> = Vec::new();
-        let mut names: Vec<Rc<str>> = Vec::new();
-        let mut name_rules = Vec::new();
-        let (mut min, mut max) = (0, u64::MAX);
-        for atom in &case.atoms {
-            match atom {
-                Atom::Members(m) => members.push(m.clone()),
-                Atom::Required(name) if !names.contains(name) => names.push(name.clone()),
-                Atom::Names(state, _) => name_rules.extend(self.names_language(*state)),
-                Atom::MinMembers(n) => min = min.max(*n),
-                Atom::MaxMembers(n) => max = max.min(*n),
-                _ => {}
-            }
-        }
-        if (names.len() as u64) > max || min > max {
-            return true;
-        }
-        names.iter().any(|name| {
-            if name_rules.iter().any(|rx| rx.matches(name) == Some(false)) {
-                return true;
-            }
-            let state = self.member_state(&members, name);
-            self.state_is_empty(state, depth - 1)
-        })
-    }
-
-    /// Whether no value is in `state`: a proof to `depth` levels.
-    pub(super) fn state_is_empty(&mut self, state: StateId, depth: u32) -> bool {
-        match state {
-            StateId::ANY => return false,
-            StateId::NEVER => return true,
-            _ => {}
-        }
-        match self.empty.get(&state) {
-            Some((_, true)) => return true,
-            Some((seen, false)) if *seen >= depth => return false,
-            _ => {}
-        }
-        // Seen again below itself, it counts as inhabited.
-        self.empty.insert(state, (depth, false));
-        let empty = Kind::ALL.into_iter().all(|kind| {
-            let formula = self.expand(state, kind);
-            self.is_false(&formula, kind, depth)
-        });
-        self.empty.insert(state, (depth, empty));
-        empty
     }
 }

@@ -14,6 +14,7 @@
 
 mod cases;
 mod compiler;
+mod containers;
 mod document;
 mod emit;
 mod format;
@@ -21,6 +22,7 @@ mod guard;
 mod logic;
 mod number;
 mod pattern;
+mod proof;
 mod report;
 mod rules;
 mod rx;
@@ -29,6 +31,8 @@ mod schema;
 use std::sync::Arc;
 
 use llguidance::api::GrammarInit;
+use llguidance::earley::lexerspec::LexerSpec;
+use llguidance::earley::{Grammar, SymIdx};
 use serde_json::Value;
 
 use crate::lower::Guard;
@@ -37,6 +41,7 @@ use compiler::Compiler;
 use emit::Emitter;
 pub use number::Digits;
 pub use report::{Explained, How};
+use rules::Rules;
 pub use rules::Whitespace;
 use schema::NodeId;
 
@@ -123,6 +128,32 @@ impl std::fmt::Debug for CompiledSchema {
 /// nothing, [`GrammarErrorKind::Unsupported`] for what only a guard could enforce while guards are off,
 /// [`GrammarErrorKind::Unsatisfiable`] where no value is valid, [`GrammarErrorKind::Limit`].
 pub fn compile_schema(schema: &Value, options: &SchemaOptions) -> Result<CompiledSchema, GrammarReport> {
+    let (rules, first, guards, explained) = compile_rules(schema, options)?;
+    Ok(CompiledSchema {
+        grammar: rules.build(first, options.whitespace)?,
+        guards,
+        explained,
+    })
+}
+
+/// Compiles `schema` into a grammar under construction; the symbol derives its values.
+///
+/// # Errors
+/// Those of [`compile_schema`].
+pub(crate) fn compile_schema_in(
+    schema: &Value,
+    options: &SchemaOptions,
+    grammar: &mut Grammar,
+    lexer: &mut LexerSpec,
+) -> Result<(SymIdx, Vec<Arc<dyn Guard>>), GrammarReport> {
+    let (rules, first, guards, _) = compile_rules(schema, options)?;
+    let symbol = rules.build_in(first, options.whitespace, grammar, lexer)?;
+    Ok((symbol, guards))
+}
+
+type CompiledRules = (Rules, usize, Vec<Arc<dyn Guard>>, Vec<Explained>);
+
+fn compile_rules(schema: &Value, options: &SchemaOptions) -> Result<CompiledRules, GrammarReport> {
     let mut compiler = Compiler::new(schema, options);
     let root = compiler.document.root().clone();
     let node = if root.value == &Value::Bool(false) { NodeId::FALSE } else { compiler.node_at(root) };
@@ -144,10 +175,10 @@ pub fn compile_schema(schema: &Value, options: &SchemaOptions) -> Result<Compile
     if let Some(report) = report::report(&compiler.problems) {
         return Err(report);
     }
-    let grammar = emitter.rules.build(first, options.whitespace)?;
-    Ok(CompiledSchema {
-        grammar,
-        guards: guard.into_iter().map(|g| Arc::new(g) as Arc<dyn Guard>).collect(),
-        explained: compiler.explained(),
-    })
+    let guards = guard.into_iter().map(|g| Arc::new(g) as Arc<dyn Guard>).collect();
+    let explained = compiler.explained();
+    Ok((emitter.rules, first, guards, explained))
 }
+
+#[cfg(test)]
+mod tests;

@@ -208,15 +208,28 @@ impl Rules {
 
     /// The grammar in the mask engine's form, from `start`.
     pub(super) fn build(&self, start: usize, whitespace: Whitespace) -> Result<GrammarInit, GrammarError> {
-        let mut lexer = LexerSpec::new().map_err(|e| GrammarError::new(GrammarErrorKind::Limit, e.to_string()))?;
+        let mut lexer = LexerSpec::new().map_err(engine_error)?;
+        let mut grammar = Grammar::new(None);
+        self.build_in(start, whitespace, &mut grammar, &mut lexer)?;
+        Ok(GrammarInit::Internal(grammar, lexer))
+    }
+
+    /// Adds the rules to a grammar under construction; the answer derives what rule `start` does. In a grammar that has no
+    /// symbol yet it is the start.
+    pub(super) fn build_in(
+        &self,
+        start: usize,
+        whitespace: Whitespace,
+        grammar: &mut Grammar,
+        lexer: &mut LexerSpec,
+    ) -> Result<SymIdx, GrammarError> {
         let skip = match whitespace {
             Whitespace::Compact | Whitespace::Bounded(0) => RegexAst::NoMatch,
             Whitespace::Bounded(n) => RegexAst::Regex(format!("[ \\t\\r\\n]{{1,{n}}}")),
         };
-        let class = lexer.setup_lexeme_class_with_skip(SkipSpec::once(skip)).map_err(|e| GrammarError::new(GrammarErrorKind::Limit, e.to_string()))?;
+        let class = lexer.setup_lexeme_class_with_skip(SkipSpec::once(skip)).map_err(engine_error)?;
         lexer.regex_builder.unicode(true);
         lexer.regex_builder.utf8(true);
-        let mut grammar = Grammar::new(None);
         let props = || SymbolProps {
             grammar_id: class,
             ..SymbolProps::default()
@@ -260,9 +273,9 @@ impl Rules {
                                     let ast = terminal.to_ast();
                                     let lexeme = lexer
                                         .add_greedy_lexeme(String::new(), ast, false, None, usize::MAX)
-                                        .map_err(|e| GrammarError::new(GrammarErrorKind::Limit, e.to_string()))?;
+                                        .map_err(engine_error)?;
                                     let id = grammar.fresh_symbol_ext("t", props());
-                                    grammar.make_terminal(id, lexeme, &lexer).map_err(|e| GrammarError::new(GrammarErrorKind::Limit, e.to_string()))?;
+                                    grammar.make_terminal(id, lexeme, lexer).map_err(engine_error)?;
                                     if let Some(slot) = terminals.get_mut(t) {
                                         *slot = Some(id);
                                     }
@@ -274,14 +287,19 @@ impl Rules {
                         }
                     }
                 }
-                grammar.add_rule(lhs, rhs).map_err(|e| GrammarError::new(GrammarErrorKind::Limit, e.to_string()))?;
+                grammar.add_rule(lhs, rhs).map_err(engine_error)?;
             }
         }
         if let Some(first) = rules.get(start).copied().flatten() {
-            grammar.add_rule(root, vec![first]).map_err(|e| GrammarError::new(GrammarErrorKind::Limit, e.to_string()))?;
+            grammar.add_rule(root, vec![first]).map_err(engine_error)?;
         }
-        Ok(GrammarInit::Internal(grammar, lexer))
+        Ok(root)
     }
+}
+
+/// The engine reports in prose (`impl Display` keeps its error type out of ours).
+fn engine_error(e: impl std::fmt::Display) -> GrammarError {
+    GrammarError::new(GrammarErrorKind::Limit, e.to_string())
 }
 
 impl Terminal {

@@ -1,0 +1,35 @@
+//! Lark: any text compiles and gives a first mask, or is an error; the engine's own panics are errors too.
+#![no_main]
+
+use std::sync::{Arc, OnceLock};
+
+use libfuzzer_sys::fuzz_target;
+use rushlight_grammar::json_schema::SchemaOptions;
+use rushlight_grammar::{
+    CompileCancel, Compiler, GrammarSource, Limits, TokenEntry, TokenTable, Vocabulary,
+};
+
+fn vocabulary() -> Arc<Vocabulary> {
+    static BYTES: OnceLock<Arc<Vocabulary>> = OnceLock::new();
+    BYTES
+        .get_or_init(|| {
+            Vocabulary::new(TokenTable {
+                identity: "bytes".into(),
+                tokens: (0..=255u8).map(|b| TokenEntry::Text(vec![b])).collect(),
+                stop_ids: vec![255],
+                logits: 256,
+                encode: None,
+            })
+            .expect("a table of single bytes is valid")
+        })
+        .clone()
+}
+
+fuzz_target!(|text: &str| {
+    let compiler = Compiler::new(vocabulary(), Limits::default(), SchemaOptions::default());
+    let source = GrammarSource::Lark(text.to_owned());
+    if let Ok(grammar) = compiler.compile(&source, &CompileCancel::new()) {
+        let mut mask = [0; 8];
+        let _ = grammar.matcher().mask(&mut mask);
+    }
+});

@@ -1,0 +1,478 @@
+//! Compiling sources: on a thread of its own, within a time, cached by source.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use llguidance::api::GrammarInit;
+use llguidance::{Logger, TokenParser};
+use toktrie::InferenceCapabilities;
+
+use crate::budget::DEFAULT_RESERVE;
+use crate::close;
+use crate::error::{GrammarError, GrammarErrorKind, GrammarReport, Result};
+use crate::limits::{CompileCancel, Limits};
+use crate::lower::Guard;
+use crate::matcher::Matcher;
+use crate::json_schema::SchemaOptions;
+use crate::source::{self, GrammarSource};
+use crate::vocabulary::Vocabulary;
+
+/// Stack of a compiling thread, in bytes. The engine's front ends recurse over rules; the memory is only reserved.
+const STACK_BYTES: usize = 256 << 20;
+/// How often a waiting caller looks at its cancel flag.
+const CANCEL_POLL: Duration = Duration::from_millis(5);
+/// Parsers kept for the next sequence, a grammar.
+const IDLE_PARSERS: usize = 4;
+/// A parser whose lexer has grown beyond this is not kept, in bytes.
+const IDLE_PARSER_BYTES: usize = 32 << 20;
+/// Masks kept a grammar.
+const MEMO_MASKS: usize = 128;
+
+/// Compiles sources for one vocabulary, and keeps what it compiled.
+///
+/// Cheap to clone; clones share the cache.
+#[derive(Clone)]
+pub struct Compiler {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    vocabulary: Arc<Vocabulary>,
+    limits: Limits,
+    schema: SchemaOptions,
+    cache: Mutex<Cache>,
+    workers: Arc<Workers>,
+}
+
+impl Compiler {
+    /// A compiler with an empty cache.
+    pub fn new(vocabulary: Arc<Vocabulary>, limits: Limits, schema: SchemaOptions) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                vocabulary,
+                limits,
+                schema,
+                cache: Mutex::default(),
+                workers: Arc::default(),
+            }),
+        }
+    }
+
+    /// The vocabulary that grammars are compiled for.
+    pub fn vocabulary(&self) -> &Arc<Vocabulary> {
+        &self.shared.vocabulary
+    }
+
+    /// The limits in force.
+    pub fn limits(&self) -> &Limits {
+        &self.shared.limits
+    }
+
+    /// Compiles `source`, or finds it in the cache.
+    ///
+    /// The work is done on another thread; this one waits. When the time is up or `cancel` is raised the caller gets its
+    /// error at once, and the thread ends at its next limit.
+    ///
+    /// # Errors
+    /// A report of every problem of the source; [`GrammarErrorKind::Limit`], [`GrammarErrorKind::TimedOut`] and
+    /// [`GrammarErrorKind::Cancelled`].
+    pub fn compile(
+        &self,
+        source: &GrammarSource,
+        cancel: &CompileCancel,
+    ) -> Result<Arc<CompiledGrammar>, GrammarReport> {
+        cancel.check()?;
+        let shared = &self.shared;
+        let key = source.cache_key();
+        if let Some(found) = lock(&shared.cache).find(&key) {
+            return Ok(found);
+        }
+        shared.limits.check_bytes(key.len())?;
+        let deadline = Instant::now().checked_add(shared.limits.compile_time);
+        let place = shared.workers.enter(deadline, cancel)?;
+        let (send, receive) = mpsc::sync_channel(1);
+        let work = {
+            let shared = shared.clone();
+            let source = source.clone();
+            let cancel = cancel.clone();
+            move || {
+                let _place = place;
+                // The receiver is gone where the caller gave up.
+                let _ = send.send(build(&shared, &source, &cancel));
+            }
+        };
+        thread::Builder::new()
+            .name("grammar-compile".into())
+            .stack_size(STACK_BYTES)
+            .spawn(work)
+            .map_err(|e| {
+                GrammarError::new(
+                    GrammarErrorKind::Limit,
+                    "no thread could be started to compile on",
+                )
+                .with_source(e)
+            })?;
+        let compiled = loop {
+            match receive.recv_timeout(CANCEL_POLL) {
+                Ok(result) => break Arc::new(result?),
+                Err(RecvTimeoutError::Timeout) => {
+                    cancel.check()?;
+                    if deadline.is_some_and(|at| Instant::now() >= at) {
+                        return Err(timed_out(&shared.limits).into());
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(GrammarError::new(
+                        GrammarErrorKind::Internal,
+                        "the compiling thread ended without an answer",
+                    )
+                    .into());
+                }
+            }
+        };
+        lock(&shared.cache).keep(key, &compiled, shared.limits.cache_bytes);
+        Ok(compiled)
+    }
+
+    /// Bytes that the cache holds now, by its own estimate.
+    pub fn cached_bytes(&self) -> usize {
+        lock(&self.shared.cache).bytes
+    }
+}
+
+impl fmt::Debug for Compiler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Compiler")
+            .field("vocabulary", &self.shared.vocabulary)
+            .field("limits", &self.shared.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+fn timed_out(limits: &Limits) -> GrammarError {
+    GrammarError::new(
+        GrammarErrorKind::TimedOut,
+        format!(
+            "compiling took longer than {} ms",
+            limits.compile_time.as_millis()
+        ),
+    )
+}
+
+/// Runs on the compiling thread.
+fn build(
+    shared: &Shared,
+    source: &GrammarSource,
+    cancel: &CompileCancel,
+) -> Result<CompiledGrammar, GrammarReport> {
+    let done = llguidance::panic_utils::catch_unwind(AssertUnwindSafe(|| {
+        Ok(build_guarded(shared, source, cancel))
+    }));
+    match done {
+        Ok(result) => result,
+        Err(panic) => {
+            let text = panic.to_string();
+            Err(GrammarError::new(
+                GrammarErrorKind::Internal,
+                text.lines().next().unwrap_or("panic").to_owned(),
+            )
+            .into())
+        }
+    }
+}
+
+fn build_guarded(
+    shared: &Shared,
+    source: &GrammarSource,
+    cancel: &CompileCancel,
+) -> Result<CompiledGrammar, GrammarReport> {
+    let lowered = source::lower(
+        source,
+        Some(&shared.vocabulary),
+        &shared.limits,
+        &shared.schema,
+    )?;
+    cancel.check()?;
+    let parser = start(shared, lowered.grammar)?;
+    cancel.check()?;
+    // Lexer tables, and as much again for the grammar beside them.
+    let bytes = parser
+        .parser
+        .lexer_stats()
+        .num_bytes
+        .saturating_mul(2)
+        .saturating_add(16 << 10);
+    Ok(CompiledGrammar {
+        vocabulary: shared.vocabulary.clone(),
+        limits: shared.limits.clone(),
+        guards: lowered.guards,
+        minimal: lowered.minimal,
+        reserve: OnceLock::new(),
+        master: Mutex::new(parser),
+        idle: Mutex::default(),
+        memo: Memo::default(),
+        bytes,
+    })
+}
+
+/// Makes the parser that every matcher is a copy of.
+fn start(shared: &Shared, grammar: GrammarInit) -> Result<TokenParser> {
+    let made = shared.vocabulary.factory().create_parser_from_init_ext(
+        grammar,
+        Logger::new(0, 0),
+        InferenceCapabilities::default(),
+        shared.limits.engine(),
+    );
+    let mut parser = made.map_err(|e| {
+        let text = e.to_string();
+        let first = text.lines().next().unwrap_or("").to_owned();
+        GrammarError::new(kind_of(&text), first)
+    })?;
+    parser.start_without_prompt();
+    Ok(parser)
+}
+
+/// The engine reports in prose; its limits say so.
+pub(crate) fn kind_of(message: &str) -> GrammarErrorKind {
+    const LIMITS: [&str; 5] = ["too big", "too large", "too many", "too complex", "limit"];
+    let lower = message.to_lowercase();
+    if lower.starts_with("panic") {
+        GrammarErrorKind::Internal
+    } else if LIMITS.iter().any(|l| lower.contains(l)) {
+        GrammarErrorKind::Limit
+    } else if lower.contains("unsatisfiable") {
+        GrammarErrorKind::Unsatisfiable
+    } else {
+        GrammarErrorKind::Invalid
+    }
+}
+
+/// A compiled source: shared by every sequence that follows it.
+pub struct CompiledGrammar {
+    vocabulary: Arc<Vocabulary>,
+    limits: Limits,
+    guards: Vec<Arc<dyn Guard>>,
+    minimal: Option<String>,
+    reserve: OnceLock<usize>,
+    master: Mutex<TokenParser>,
+    idle: Mutex<Vec<TokenParser>>,
+    memo: Memo,
+    bytes: usize,
+}
+
+impl CompiledGrammar {
+    /// A matcher at the start. It reuses the lexer of one that is done, else copies the compiled one.
+    pub fn matcher(self: &Arc<Self>) -> Matcher {
+        let idle = lock(&self.idle).pop();
+        let parser = idle.unwrap_or_else(|| lock(&self.master).deep_clone());
+        Matcher::new(self.clone(), parser)
+    }
+
+    /// The vocabulary it was compiled for.
+    pub fn vocabulary(&self) -> &Arc<Vocabulary> {
+        &self.vocabulary
+    }
+
+    /// The limits it was compiled under.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The rules beside the grammar.
+    pub fn guards(&self) -> &[Arc<dyn Guard>] {
+        &self.guards
+    }
+
+    /// Tokens of a short whole answer: what a token budget keeps back. [`DEFAULT_RESERVE`] where none is known.
+    pub fn reserve(&self) -> usize {
+        *self.reserve.get_or_init(|| {
+            if let Some(text) = &self.minimal {
+                return close::token_count(&self.vocabulary, text.as_bytes());
+            }
+            let parser = lock(&self.master).deep_clone();
+            let guards = self.guards.iter().map(|g| g.begin()).collect();
+            let found = llguidance::panic_utils::catch_unwind(AssertUnwindSafe(|| {
+                Ok(close::completion(&parser, guards, &self.vocabulary))
+            }));
+            match found {
+                Ok(Ok(Some(text))) => close::token_count(&self.vocabulary, &text),
+                _ => DEFAULT_RESERVE,
+            }
+        })
+    }
+
+    /// Bytes that it holds, by estimate, without what its sequences add.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn memo(&self) -> &Memo {
+        &self.memo
+    }
+
+    /// Takes back the parser of a matcher that accepted `tokens` tokens.
+    pub(crate) fn give_back(&self, mut parser: TokenParser, tokens: usize) {
+        let stats = parser.parser.lexer_stats();
+        if stats.error || stats.num_bytes > IDLE_PARSER_BYTES {
+            return;
+        }
+        let reset = llguidance::panic_utils::catch_unwind(AssertUnwindSafe(|| {
+            parser.rollback(tokens)?;
+            parser.invalidate_bias_cache();
+            Ok(())
+        }));
+        if reset.is_err() || parser.stopped() {
+            return;
+        }
+        let mut idle = lock(&self.idle);
+        if idle.len() < IDLE_PARSERS {
+            idle.push(parser);
+        }
+    }
+}
+
+impl fmt::Debug for CompiledGrammar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompiledGrammar")
+            .field("guards", &self.guards.len())
+            .field("minimal", &self.minimal)
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Masks of short texts, which every sequence of a grammar passes again: the text alone tells the state.
+#[derive(Default)]
+pub(crate) struct Memo {
+    masks: Mutex<HashMap<Vec<u8>, (Vec<u32>, bool)>>,
+}
+
+impl Memo {
+    /// Copies the mask after `text`, where it is known; the answer says whether the text may end.
+    pub(crate) fn copy(&self, text: &[u8], mask: &mut [u32]) -> Option<bool> {
+        let masks = lock(&self.masks);
+        let (known, may_end) = masks.get(text)?;
+        if known.len() != mask.len() {
+            return None;
+        }
+        mask.copy_from_slice(known);
+        Some(*may_end)
+    }
+
+    /// Keeps the mask after `text`, while there is room.
+    pub(crate) fn keep(&self, text: &[u8], mask: &[u32], may_end: bool) {
+        let mut masks = lock(&self.masks);
+        if masks.len() < MEMO_MASKS {
+            masks.insert(text.to_vec(), (mask.to_vec(), may_end));
+        }
+    }
+}
+
+/// Compiled grammars in order of last use.
+#[derive(Default)]
+struct Cache {
+    entries: HashMap<String, Entry>,
+    bytes: usize,
+    clock: u64,
+}
+
+struct Entry {
+    grammar: Arc<CompiledGrammar>,
+    bytes: usize,
+    used: u64,
+}
+
+impl Cache {
+    fn find(&mut self, key: &str) -> Option<Arc<CompiledGrammar>> {
+        self.clock += 1;
+        let entry = self.entries.get_mut(key)?;
+        entry.used = self.clock;
+        Some(entry.grammar.clone())
+    }
+
+    fn keep(&mut self, key: String, grammar: &Arc<CompiledGrammar>, budget: usize) {
+        // Idle parsers and masks come on top of what was compiled.
+        let masks = MEMO_MASKS * grammar.vocabulary.logits().div_ceil(8);
+        let bytes = grammar.bytes * (1 + IDLE_PARSERS) + masks + key.len();
+        if bytes > budget {
+            return;
+        }
+        while self.bytes + bytes > budget {
+            let Some(oldest) = self
+                .entries
+                .iter()
+                .min_by_key(|(_, e)| e.used)
+                .map(|(k, _)| k.clone())
+            else {
+                break;
+            };
+            if let Some(gone) = self.entries.remove(&oldest) {
+                self.bytes -= gone.bytes;
+            }
+        }
+        self.clock += 1;
+        let entry = Entry {
+            grammar: grammar.clone(),
+            bytes,
+            used: self.clock,
+        };
+        self.bytes += bytes;
+        if let Some(old) = self.entries.insert(key, entry) {
+            self.bytes -= old.bytes;
+        }
+    }
+}
+
+/// Bounds the compiling threads, those that their callers gave up on included.
+#[derive(Default)]
+struct Workers {
+    active: Mutex<usize>,
+}
+
+struct WorkerPlace(Arc<Workers>);
+
+impl Workers {
+    fn enter(
+        self: &Arc<Self>,
+        deadline: Option<Instant>,
+        cancel: &CompileCancel,
+    ) -> Result<WorkerPlace> {
+        let limit = thread::available_parallelism()
+            .map_or(1, |n| n.get())
+            .max(2);
+        loop {
+            {
+                let mut active = lock(&self.active);
+                if *active < limit {
+                    *active += 1;
+                    return Ok(WorkerPlace(self.clone()));
+                }
+            }
+            cancel.check()?;
+            if deadline.is_some_and(|at| Instant::now() >= at) {
+                return Err(GrammarError::new(
+                    GrammarErrorKind::TimedOut,
+                    format!("{limit} compilations are running; none ended in time"),
+                ));
+            }
+            thread::sleep(CANCEL_POLL);
+        }
+    }
+}
+
+impl Drop for WorkerPlace {
+    fn drop(&mut self) {
+        let mut active = lock(&self.0.active);
+        *active = active.saturating_sub(1);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What these hold is whole between calls.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,91 @@
+//! Grammars as llama.cpp spells them (GBNF).
+//!
+//! ```text
+//! root  ::= "yes" | "no" reason?          # texts, alternatives, optional
+//! reason ::= " because " [^\n]{1,80}      # classes, counts
+//! list  ::= "[" (item ("," item)*)? "]"   # groups; rules may use each other in cycles
+//! ```
+//!
+//! A rule is `name ::= alternatives`; `root` is where a text starts. A rule ends with its line, but inside groups, after `|` and
+//! before a `|` that starts a line. There are texts `"…"`, classes `[a-z]` and `[^a-z]`, `.` for any character, groups, `* + ?`,
+//! `{m}`, `{m,}`, `{m,n}`, tokens `<name>`, `<[id]>` and `!<[id]>`, comments from `#`, and the escapes `\n \r \t \\ \" \[ \] \xNN
+//! \uNNNN \UNNNNNNNN`.
+//!
+//! Refused, with rule, line and column: left recursion, rules that are used and defined nowhere, rules defined twice, rules that
+//! match no text. Reported by [`inspect`] and harmless: rules that are never reached, and shapes that match one text in two
+//! ways.
+//!
+//! # How it is lowered
+//! The mask engine reads lexemes, each as long as it can be, before it parses. A grammar of characters has no lexemes, so this
+//! module finds them: rules outside every cycle are regular and become patterns, runs of regular parts are joined. Reading the
+//! longest would lose texts where a lexeme could as well stop earlier; wherever that may be so (one lexeme's
+//! continuation meets what may follow another) the rules concerned are lowered a character at a time, which is exact.
+
+mod analyse;
+mod lexemes;
+mod parse;
+mod write;
+
+use llguidance::earley::SymIdx;
+
+use crate::error::{GrammarError, GrammarErrorKind, GrammarReport, Result};
+use crate::limits::Limits;
+use crate::lower::Lowered;
+use crate::target::Target;
+use crate::vocabulary::Vocabulary;
+
+/// Lowers a grammar; tokens that it names are those of `vocabulary`.
+///
+/// # Errors
+/// A report of every problem found.
+pub fn lower(
+    text: &str,
+    vocabulary: Option<&Vocabulary>,
+    limits: &Limits,
+) -> Result<Lowered, GrammarReport> {
+    let mut target = Target::new(limits)?;
+    let first = build(text, vocabulary, limits, &mut target)?;
+    Ok(Lowered::from(target.finish(first)?))
+}
+
+/// What is worth saying about a grammar that compiles: rules never reached, ambiguous shapes.
+///
+/// # Errors
+/// Those of [`lower`].
+pub fn inspect(text: &str, limits: &Limits) -> Result<Vec<GrammarError>, GrammarReport> {
+    let (_, _, facts) = analysed(text, limits)?;
+    Ok(facts.notes)
+}
+
+/// Builds the grammar in `target`.
+pub(crate) fn build(
+    text: &str,
+    vocabulary: Option<&Vocabulary>,
+    limits: &Limits,
+    target: &mut Target,
+) -> Result<SymIdx, GrammarReport> {
+    let (parsed, root, facts) = analysed(text, limits)?;
+    Ok(write::build(&parsed.rules, root, &facts, vocabulary, target)?)
+}
+
+fn analysed(
+    text: &str,
+    limits: &Limits,
+) -> Result<(parse::Parsed, usize, analyse::Facts), GrammarReport> {
+    let parsed = parse::parse(text, limits).map_err(report)?;
+    let Some(root) = parsed.root else {
+        return Err(report(Vec::new()));
+    };
+    let facts = analyse::facts(&parsed, root).map_err(report)?;
+    Ok((parsed, root, facts))
+}
+
+fn report(problems: Vec<GrammarError>) -> GrammarReport {
+    GrammarReport::from_problems(problems).unwrap_or_else(|| {
+        GrammarError::new(
+            GrammarErrorKind::Internal,
+            "a grammar was refused without a reason",
+        )
+        .into()
+    })
+}

@@ -1,0 +1,292 @@
+//! Schemas with texts that they accept and reject, walked byte by byte through grammar and guard.
+
+use std::sync::Arc;
+
+use llguidance::{Matcher, ParserFactory};
+use serde_json::{Value, json};
+use toktrie::{ApproximateTokEnv, TokEnv};
+
+use super::*;
+use crate::lower::GuardStep;
+
+struct Bytes {
+    factory: ParserFactory,
+}
+
+impl Bytes {
+    fn new() -> Self {
+        let env: TokEnv = ApproximateTokEnv::single_byte_env();
+        let mut factory = ParserFactory::new(&env, Default::default(), &[]).unwrap();
+        factory.quiet();
+        Self { factory }
+    }
+
+    fn accepts(&self, compiled: &CompiledSchema, text: &str) -> bool {
+        let parser = self.factory.create_parser_from_init_default(compiled.grammar.clone());
+        let mut matcher = Matcher::new(parser);
+        let mut runs: Vec<_> = compiled.guards.iter().map(|g| g.begin()).collect();
+        for byte in text.bytes() {
+            if matcher.is_stopped() || matcher.try_consume_tokens(&[u32::from(byte)]).unwrap() != 1 {
+                return false;
+            }
+            if runs.iter_mut().any(|run| run.push(byte) != GuardStep::Accept) {
+                return false;
+            }
+        }
+        (matcher.is_stopped() || matcher.is_accepting().unwrap())
+            && runs.iter().all(|run| run.finish() == GuardStep::Accept)
+    }
+}
+
+#[track_caller]
+fn check(schema: Value, yes: &[&str], no: &[&str]) {
+    let bytes = Bytes::new();
+    let compiled = compile_schema(&schema, &SchemaOptions::default()).unwrap_or_else(|e| panic!("{schema}: {e}"));
+    for text in yes {
+        assert!(bytes.accepts(&compiled, text), "{schema} should accept {text}");
+    }
+    for text in no {
+        assert!(!bytes.accepts(&compiled, text), "{schema} should reject {text}");
+    }
+}
+
+/// As [`check`], and no guard may be needed.
+#[track_caller]
+fn check_unguarded(schema: Value, yes: &[&str], no: &[&str]) {
+    let options = SchemaOptions {
+        guards: false,
+        ..SchemaOptions::default()
+    };
+    compile_schema(&schema, &options).unwrap_or_else(|e| panic!("{schema}: {e}"));
+    check(schema, yes, no);
+}
+
+#[test]
+fn types_and_constants() {
+    check_unguarded(json!(true), &["1", "null", "[]", r#"{"a":[1,{"b":"c"}]}"#, "-1.5e3"], &["", "{", "nul"]);
+    check_unguarded(json!({"type": "integer"}), &["0", "-7"], &["1.5", "\"1\"", "01"]);
+    check_unguarded(json!({"type": ["string", "null"]}), &["\"a\"", "null"], &["1"]);
+    check_unguarded(json!({"type": "string", "nullable": true}), &["null", "\"x\""], &["1"]);
+    check_unguarded(json!({"enum": [1, "a", null, {"k": [2]}, 1.5]}), &["1", "\"a\"", "null", r#"{"k":[2]}"#, "1.5"], &["2", "{}", r#"{"k":[3]}"#]);
+    check_unguarded(json!({"const": {"a": false}}), &[r#"{"a":false}"#], &[r#"{"a":0}"#, "{}"]);
+    assert_eq!(
+        compile_schema(&json!(false), &SchemaOptions::default()).unwrap_err().first().kind(),
+        GrammarErrorKind::Unsatisfiable
+    );
+}
+
+#[test]
+fn declared_names_have_one_spelling_and_appear_once() {
+    check(
+        json!({"properties": {"name": {"type": "integer"}}}),
+        &[r#"{"name":1}"#, r#"{"x":"y"}"#, r#"{"name":1,"x":2,"y":3}"#],
+        &[r#"{"n\u0061me":"x"}"#, r#"{"name":"x"}"#, r#"{"x":1,"x":2}"#, r#"{"name":1,"name":2}"#],
+    );
+    check(
+        json!({"type": "object", "minProperties": 2}),
+        &[r#"{"a":1,"b":2}"#],
+        &[r#"{"a":1,"a":2}"#, r#"{"a":1}"#],
+    );
+}
+
+#[test]
+fn numbers_in_ranges() {
+    check_unguarded(json!({"type": "integer", "minimum": -3, "maximum": 12}), &["-3", "0", "12"], &["-4", "13", "1.5"]);
+    check_unguarded(json!({"type": "number", "exclusiveMinimum": 0, "maximum": 1.5}), &["0.1", "1.5"], &["0", "1.6"]);
+    check_unguarded(
+        json!({"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer", "minimum": 1, "exclusiveMinimum": true}),
+        &["2"],
+        &["1"],
+    );
+    check_unguarded(json!({"type": "integer", "multipleOf": 5, "not": {"const": 10}}), &["5", "15", "-5"], &["10", "7"]);
+    check_unguarded(json!({"type": "number", "multipleOf": 0.5}), &["1.5", "2"], &["1.3"]);
+}
+
+#[test]
+fn one_of_is_exclusive() {
+    // Disjoint through a reference and a discriminator.
+    check_unguarded(
+        json!({
+            "oneOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}],
+            "$defs": {
+                "a": {"type": "object", "properties": {"t": {"const": "a"}, "x": {"type": "integer"}}, "required": ["t"], "additionalProperties": false},
+                "b": {"type": "object", "properties": {"t": {"const": "b"}, "y": {"type": "string"}}, "required": ["t"], "additionalProperties": false}
+            }
+        }),
+        &[r#"{"t":"a","x":1}"#, r#"{"t":"b","y":""}"#],
+        &[r#"{"t":"a","y":""}"#, r#"{"t":"c"}"#],
+    );
+    // Not disjoint: rewritten.
+    check_unguarded(
+        json!({"properties": {"a": {}, "b": {}}, "oneOf": [{"required": ["a"]}, {"required": ["b"]}], "additionalProperties": false}),
+        &[r#"{"a":1}"#, r#"{"b":1}"#],
+        &[r#"{"a":1,"b":2}"#, "{}"],
+    );
+    check_unguarded(json!({"oneOf": [{"type": "integer"}, {"minimum": 2}]}), &["1", "2.5", "\"x\""], &["3", "1.5"]);
+    check_unguarded(
+        json!({"type": "string", "oneOf": [{"pattern": "a"}, {"maxLength": 2}]}),
+        &["\"aaa\"", "\"xy\""],
+        &["\"a\"", "\"xyz\""],
+    );
+}
+
+#[test]
+fn negation_and_conditions() {
+    check_unguarded(json!({"not": {"type": "string"}}), &["1", "null", "{}"], &["\"a\""]);
+    check_unguarded(json!({"type": "string", "not": {"enum": ["a", "b"]}}), &["\"c\"", "\"ab\""], &["\"a\""]);
+    check_unguarded(json!({"type": "object", "not": {"required": ["x"]}}), &["{}", r#"{"y":1}"#], &[r#"{"x":1}"#]);
+    check_unguarded(
+        json!({
+            "properties": {"kind": {"enum": ["a", "b"]}, "n": {}},
+            "required": ["kind"],
+            "if": {"properties": {"kind": {"const": "a"}}},
+            "then": {"required": ["n"]},
+            "else": {"properties": {"n": {"type": "null"}}},
+            "additionalProperties": false
+        }),
+        &[r#"{"kind":"a","n":1}"#, r#"{"kind":"b"}"#, r#"{"kind":"b","n":null}"#],
+        &[r#"{"kind":"a"}"#, r#"{"kind":"b","n":1}"#],
+    );
+    check_unguarded(
+        json!({"properties": {"a": {}, "b": {}}, "dependentRequired": {"a": ["b"]}, "additionalProperties": false}),
+        &["{}", r#"{"b":1}"#, r#"{"a":1,"b":2}"#],
+        &[r#"{"a":1}"#],
+    );
+    check_unguarded(
+        json!({"properties": {"a": {}, "b": {}}, "dependencies": {"a": ["b"], "b": {"properties": {"b": {"type": "integer"}}}}}),
+        &[r#"{"a":1,"b":2}"#, "{}"],
+        &[r#"{"a":1}"#, r#"{"b":"x"}"#],
+    );
+}
+
+#[test]
+fn member_counts_patterns_and_names() {
+    check_unguarded(
+        json!({"properties": {"a": {}, "b": {}, "c": {}}, "minProperties": 1, "maxProperties": 2, "additionalProperties": false}),
+        &[r#"{"a":1}"#, r#"{"a":1,"c":2}"#],
+        &["{}", r#"{"a":1,"b":2,"c":3}"#],
+    );
+    check(
+        json!({"properties": {"a": {}}, "minProperties": 2}),
+        &[r#"{"a":1,"b":2}"#, r#"{"x":1,"y":2}"#],
+        &[r#"{"a":1}"#, r#"{"x":1}"#],
+    );
+    check_unguarded(
+        json!({"patternProperties": {"^a": {"type": "integer"}, "b$": {"minimum": 5}}, "additionalProperties": false}),
+        &[r#"{"a":1}"#, r#"{"xb":"s"}"#, r#"{"ab":7}"#],
+        &[r#"{"a":"s"}"#, r#"{"ab":3}"#, r#"{"c":1}"#],
+    );
+    check_unguarded(
+        json!({"propertyNames": {"pattern": "^[a-z]+$", "maxLength": 3}}),
+        &[r#"{"abc":1}"#, "{}"],
+        &[r#"{"abcd":1}"#, r#"{"A":1}"#],
+    );
+}
+
+#[test]
+fn arrays() {
+    check_unguarded(
+        json!({"prefixItems": [{"type": "integer"}, {"type": "string"}], "items": false, "minItems": 1}),
+        &["[1]", "[1,\"a\"]"],
+        &["[]", "[1,\"a\",2]", "[\"a\"]"],
+    );
+    check_unguarded(json!({"type": "array", "items": {"type": "null"}, "minItems": 2, "maxItems": 6}), &["[null,null]", "[null,null,null,null,null,null]"], &["[null]", "[null,null,null,null,null,null,null]"]);
+    check_unguarded(json!({"type": "array", "contains": {"const": 1}}), &["[1]", "[2,1,3]"], &["[]", "[2]"]);
+    check_unguarded(
+        json!({"type": "array", "contains": {"const": 1}, "minContains": 2, "maxContains": 3, "items": {"type": "integer"}}),
+        &["[1,1]", "[1,2,1,1]"],
+        &["[1]", "[1,1,1,1]"],
+    );
+    check(json!({"type": "array", "uniqueItems": true}), &["[1,2]", "[]", "[[1],[2]]"], &["[1,1]", "[1,1.0]", r#"[{"a":1,"b":2},{"b":2,"a":1}]"#]);
+    check_unguarded(json!({"type": "array", "uniqueItems": false, "maxItems": 1_000_000_000}), &["[1,1]"], &["[1,]"]);
+}
+
+#[test]
+fn recursion() {
+    check_unguarded(
+        json!({
+            "$ref": "#/$defs/node",
+            "$defs": {"node": {"type": "object", "properties": {"v": {"type": "integer"}, "kids": {"type": "array", "items": {"$ref": "#/$defs/node", "required": ["v"]}}}, "additionalProperties": false}}
+        }),
+        &["{}", r#"{"v":1,"kids":[{"v":2,"kids":[]}]}"#],
+        &[r#"{"kids":[{}]}"#],
+    );
+    let e = compile_schema(&json!({"$ref": "#"}), &SchemaOptions::default()).unwrap_err();
+    assert!(e.to_string().contains("reaches itself"), "{e}");
+    let e = compile_schema(&json!({"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}}), &SchemaOptions::default());
+    assert!(e.is_err());
+    // Every value would be infinite.
+    let e = compile_schema(&json!({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}), &SchemaOptions::default());
+    assert_eq!(e.unwrap_err().first().kind(), GrammarErrorKind::Unsatisfiable);
+}
+
+#[test]
+fn unevaluated_members_and_items() {
+    check_unguarded(
+        json!({"allOf": [{"properties": {"a": {"type": "integer"}}}], "properties": {"b": {}}, "unevaluatedProperties": false}),
+        &["{}", r#"{"b":1}"#],
+        &[r#"{"c":1}"#, r#"{"a":"x"}"#],
+    );
+    check_unguarded(
+        json!({"prefixItems": [{"type": "integer"}], "unevaluatedItems": {"type": "null"}}),
+        &["[1,null]", "[]"],
+        &["[1,2]"],
+    );
+}
+
+#[test]
+fn every_problem_is_in_one_report() {
+    let schema = json!({
+        "properties": {
+            "a": {"type": "flibbertigibbet"},
+            "b/c": {"$ref": "#/$defs/none"},
+            "d": {"minLength": "3"},
+        }
+    });
+    let report = compile_schema(&schema, &SchemaOptions::default()).unwrap_err();
+    let text = report.to_string();
+    assert_eq!(report.len(), 3, "{text}");
+    for part in ["'/properties/a', keyword 'type'", "'/properties/b~1c', keyword '$ref'", "'/properties/d', keyword 'minLength'"] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn guards_off_refuses_what_needs_one() {
+    let schema = json!({"properties": {"tags": {"type": "array", "uniqueItems": true}}});
+    let options = SchemaOptions {
+        guards: false,
+        ..SchemaOptions::default()
+    };
+    let report = compile_schema(&schema, &options).unwrap_err();
+    assert_eq!(report.first().kind(), GrammarErrorKind::Unsupported);
+    assert!(report.to_string().contains("'/properties/tags', keyword 'uniqueItems'"), "{report}");
+    let compiled = compile_schema(&schema, &SchemaOptions::default()).unwrap();
+    let how = compiled.explained.iter().find(|e| e.keyword == "uniqueItems").map(|e| e.how);
+    assert_eq!(how, Some(How::Guard));
+}
+
+#[test]
+fn a_guard_run_goes_back_and_forks() {
+    let schema = json!({"type": "array", "items": {"type": "string"}, "uniqueItems": true});
+    let compiled = compile_schema(&schema, &SchemaOptions::default()).unwrap();
+    let guard: &Arc<dyn Guard> = compiled.guards.first().unwrap();
+    let mut run = guard.begin();
+    let long: String = (0..200).map(|i| format!("\"{i}\",")).collect();
+    let text = format!("[{long}\"5");
+    for byte in text.bytes() {
+        assert_eq!(run.push(byte), GuardStep::Accept);
+    }
+    let start = text.len() - 2;
+    assert_eq!(run.push(b'"'), GuardStep::Reject { value_start: start });
+    let mut other = run.fork();
+    // Refused, the byte was not taken: the item may still become another.
+    assert_eq!(run.push(b'x'), GuardStep::Accept);
+    assert_eq!(run.push(b'"'), GuardStep::Accept);
+    run.truncate(start);
+    for byte in b"\"6\"".iter().take(2) {
+        assert_eq!(run.push(*byte), GuardStep::Accept);
+    }
+    assert_eq!(run.push(b'"'), GuardStep::Reject { value_start: start });
+    assert_eq!(other.push(b'"'), GuardStep::Reject { value_start: start });
+}

@@ -1,0 +1,637 @@
+//! Structural tags: answers that are partly free text and partly structured, in the JSON form that xgrammar defines.
+//!
+//! ```json
+//! {"type": "structural_tag", "format": {
+//!   "type": "triggered_tags", "triggers": ["<function="],
+//!   "tags": [{"begin": "<function=time>", "content": {"type": "json_schema", "json_schema": {"type": "object"}}, "end": "</function>"}]
+//! }}
+//! ```
+//!
+//! | `type` | its text |
+//! |---|---|
+//! | `const_string` | `value` |
+//! | `json_schema` | a value of `json_schema`; `style` `json` (default) or `qwen_xml` |
+//! | `qwen_xml_parameter` | the members of an object schema as `<parameter=NAME>VALUE</parameter>` |
+//! | `grammar`, `regex` | a text of `grammar` (GBNF), of `pattern` |
+//! | `any_text` | any text without the strings of `excludes`; in a tag it goes on to the tag's end |
+//! | `sequence`, `or` | all of `elements` in order, any one of them |
+//! | `tag` | `begin`, `content`, `end` (one string or several to choose from) |
+//! | `triggered_tags` | free text; where a string of `triggers` comes up, the tag that begins with it must follow |
+//! | `tags_with_separator` | tags with `separator` between them, and nothing else |
+//!
+//! The last two take `at_least_one` (with `triggered_tags`, the text then begins with a tag) and `stop_after_first`. The older
+//! form, `{"structures": [{"begin", "schema", "end"}], "triggers": [...]}`, is read as `triggered_tags`.
+//!
+//! Composition needs nothing else: text then a call is `triggered_tags`; thinking, then a schema is `sequence` of a `tag` with
+//! `any_text` and a `json_schema`; tools or a schema is `or`.
+//!
+//! Free text that nothing ends may only stand last. A kind or member that is not listed here is refused by name.
+
+mod guard;
+mod xml;
+
+use std::sync::Arc;
+
+use llguidance::derivre::RegexAst;
+use llguidance::earley::SymIdx;
+use serde_json::{Map, Value};
+
+use crate::ebnf;
+use crate::error::{GrammarError, GrammarErrorKind, GrammarReport, Result};
+use crate::json_schema::SchemaOptions;
+use crate::limits::Limits;
+use crate::lower::{Guard, Lowered};
+use crate::regex;
+use crate::target::Target;
+use crate::vocabulary::Vocabulary;
+use guard::{Content, TagGuard, Tags};
+
+/// Lowers a structural tag.
+///
+/// # Errors
+/// A report of every problem found; those of an embedded schema have the pointer in the whole document.
+pub fn lower(
+    value: &Value,
+    vocabulary: Option<&Vocabulary>,
+    limits: &Limits,
+    schema: &SchemaOptions,
+) -> Result<Lowered, GrammarReport> {
+    let format = format_of(value)?;
+    let mut builder = Builder {
+        target: Target::new(limits)?,
+        vocabulary,
+        limits,
+        schema,
+        tags: Tags::default(),
+        whole: Vec::new(),
+        nodes: 0,
+    };
+    let place = At {
+        pointer: format.pointer,
+        depth: 0,
+    };
+    let first = builder.format(&format.value, &place, &Around::start())?;
+    let tags = Arc::new(builder.tags);
+    let mut guards = builder.whole;
+    if tags.has_guards() {
+        guards.push(Arc::new(TagGuard::new(tags)));
+    }
+    Ok(Lowered {
+        guards,
+        ..Lowered::from(builder.target.finish(first)?)
+    })
+}
+
+struct Format {
+    value: Value,
+    pointer: String,
+}
+
+/// The format of a document, whichever form it is written in.
+fn format_of(value: &Value) -> Result<Format> {
+    let at = At {
+        pointer: String::new(),
+        depth: 0,
+    };
+    let object = at.object(value)?;
+    if let Some(structures) = object.get("structures") {
+        at.only(object, &["type", "structures", "triggers"])?;
+        let mut tags = Vec::new();
+        let list = at.under("structures").list(structures)?;
+        for (n, structure) in list.iter().enumerate() {
+            let at = at.under("structures").under(&n.to_string());
+            let structure = at.object(structure)?;
+            at.only(structure, &["begin", "schema", "end"])?;
+            let member = |name: &str| structure.get(name).cloned().unwrap_or(Value::Null);
+            tags.push(serde_json::json!({
+                "begin": member("begin"),
+                "content": {"type": "json_schema", "json_schema": member("schema")},
+                "end": member("end"),
+            }));
+        }
+        let triggers = object.get("triggers").cloned().unwrap_or(Value::Null);
+        return Ok(Format {
+            value: serde_json::json!({"type": "triggered_tags", "triggers": triggers, "tags": tags}),
+            pointer: String::new(),
+        });
+    }
+    at.only(object, &["type", "format"])?;
+    match object.get("type").map(Value::as_str) {
+        None | Some(Some("structural_tag")) => {}
+        _ => return Err(at.error(GrammarErrorKind::Invalid, "type", "must be \"structural_tag\"")),
+    }
+    match object.get("format") {
+        Some(format) => Ok(Format {
+            value: format.clone(),
+            pointer: "/format".into(),
+        }),
+        None => Err(at.error(GrammarErrorKind::Invalid, "format", "is missing")),
+    }
+}
+
+/// What surrounds a format.
+#[derive(Clone, Default)]
+struct Around {
+    // The strings that end the tag around; free text stops before them.
+    ends: Vec<String>,
+    // Whether nothing comes after it in the tag or the text.
+    last: bool,
+    // Whether it is all of a tag's content.
+    only: bool,
+    // Whether it begins the whole text.
+    start: bool,
+    // The tag whose content it is, by its number.
+    tag: Option<usize>,
+}
+
+impl Around {
+    fn start() -> Self {
+        Self {
+            last: true,
+            start: true,
+            ..Self::default()
+        }
+    }
+}
+
+struct Builder<'a> {
+    target: Target,
+    vocabulary: Option<&'a Vocabulary>,
+    limits: &'a Limits,
+    schema: &'a SchemaOptions,
+    tags: Tags,
+    // Guards of a schema that is the whole text.
+    whole: Vec<Arc<dyn Guard>>,
+    nodes: usize,
+}
+
+impl Builder<'_> {
+    fn format(&mut self, value: &Value, at: &At, around: &Around) -> Result<SymIdx, GrammarReport> {
+        self.nodes += 1;
+        if self.nodes > self.limits.rules || at.depth > self.limits.depth {
+            return Err(at
+                .error(GrammarErrorKind::Limit, "", "too many formats, or nested too deep")
+                .into());
+        }
+        let object = at.object(value)?;
+        match at.text(object, "type")? {
+            "const_string" => {
+                at.only(object, &["type", "value"])?;
+                Ok(self.target.text(at.text(object, "value")?)?)
+            }
+            "json_schema" => self.json_schema(object, at, around),
+            "qwen_xml_parameter" => {
+                at.only(object, &["type", "json_schema"])?;
+                xml::parameters(self, at.member(object, "json_schema")?, &at.under("json_schema"))
+            }
+            "grammar" => {
+                at.only(object, &["type", "grammar"])?;
+                let text = at.text(object, "grammar")?;
+                ebnf::build(text, self.vocabulary, self.limits, &mut self.target)
+                    .map_err(|report| report.map(|e| e.under_pointer(&at.under("grammar").pointer)))
+            }
+            "regex" => {
+                at.only(object, &["type", "pattern"])?;
+                let expression = regex::expression(at.text(object, "pattern")?, self.limits)
+                    .map_err(|e| e.under_pointer(&at.under("pattern").pointer))?;
+                Ok(self.target.lexeme(expression)?)
+            }
+            "any_text" => {
+                at.only(object, &["type", "excludes"])?;
+                let excludes = at.texts_or_none(object, "excludes")?;
+                self.free_text(&excludes, at, around)
+            }
+            "sequence" => self.sequence(object, at, around),
+            "or" => self.or(object, at, around),
+            "tag" => self.tag(object, at, around),
+            "triggered_tags" => self.triggered(object, at, around),
+            "tags_with_separator" => self.separated(object, at, around),
+            other => Err(at
+                .error(
+                    GrammarErrorKind::Unsupported,
+                    "type",
+                    format!("the format '{other}' is not supported"),
+                )
+                .into()),
+        }
+    }
+
+    fn json_schema(
+        &mut self,
+        object: &Map<String, Value>,
+        at: &At,
+        around: &Around,
+    ) -> Result<SymIdx, GrammarReport> {
+        at.only(object, &["type", "json_schema", "style"])?;
+        let schema = at.member(object, "json_schema")?;
+        let inner = at.under("json_schema");
+        match object.get("style").map(Value::as_str) {
+            None | Some(Some("json")) => {}
+            Some(Some("qwen_xml")) => return xml::parameters(self, schema, &inner),
+            Some(_) => {
+                let reason = "must be \"json\" or \"qwen_xml\"";
+                return Err(at.error(GrammarErrorKind::Unsupported, "style", reason).into());
+            }
+        }
+        let (symbol, guards) = self.embed(schema, &inner)?;
+        match around.tag {
+            _ if guards.is_empty() => {
+                if let Some(tag) = around.tag.filter(|_| around.only) {
+                    self.tags.set_content(tag, Content::Json(Vec::new()));
+                }
+            }
+            Some(tag) if around.only => self.tags.set_content(tag, Content::Json(guards)),
+            None if around.start && around.last => self.whole.extend(guards),
+            _ => {
+                return Err(inner
+                    .error(
+                        GrammarErrorKind::Unsupported,
+                        "",
+                        "a schema that needs a guard must be the whole text or a tag's whole content",
+                    )
+                    .into());
+            }
+        }
+        Ok(symbol)
+    }
+
+    /// A schema's values, with problems placed in the whole document.
+    fn embed(
+        &mut self,
+        schema: &Value,
+        at: &At,
+    ) -> Result<(SymIdx, Vec<Arc<dyn Guard>>), GrammarReport> {
+        self.target
+            .schema(schema, self.schema)
+            .map_err(|report| report.map(|e| e.under_pointer(&at.pointer)))
+    }
+
+    fn sequence(
+        &mut self,
+        object: &Map<String, Value>,
+        at: &At,
+        around: &Around,
+    ) -> Result<SymIdx, GrammarReport> {
+        at.only(object, &["type", "elements"])?;
+        let elements = at.under("elements");
+        let list = elements.list(at.member(object, "elements")?)?;
+        let mut parts = Vec::with_capacity(list.len());
+        for (n, element) in list.iter().enumerate() {
+            let around = Around {
+                ends: around.ends.clone(),
+                last: around.last && n + 1 == list.len(),
+                only: around.only && list.len() == 1,
+                start: around.start && n == 0,
+                tag: around.tag,
+            };
+            parts.push(self.format(element, &elements.under(&n.to_string()), &around)?);
+        }
+        Ok(self.target.seq(parts)?)
+    }
+
+    fn or(
+        &mut self,
+        object: &Map<String, Value>,
+        at: &At,
+        around: &Around,
+    ) -> Result<SymIdx, GrammarReport> {
+        at.only(object, &["type", "elements"])?;
+        let elements = at.under("elements");
+        let list = elements.list(at.member(object, "elements")?)?;
+        if list.is_empty() {
+            let reason = "an 'or' of nothing matches no text";
+            return Err(at.error(GrammarErrorKind::Unsatisfiable, "elements", reason).into());
+        }
+        let mut ways = Vec::with_capacity(list.len());
+        // A guard could not tell which of several the text is.
+        let around = Around {
+            only: around.only && list.len() == 1,
+            start: around.start && list.len() == 1,
+            ..around.clone()
+        };
+        for (n, element) in list.iter().enumerate() {
+            ways.push(self.format(element, &elements.under(&n.to_string()), &around)?);
+        }
+        Ok(self.target.alt(&ways)?)
+    }
+
+    fn tag(
+        &mut self,
+        object: &Map<String, Value>,
+        at: &At,
+        around: &Around,
+    ) -> Result<SymIdx, GrammarReport> {
+        let begin = at.text(object, "begin")?.to_owned();
+        let rest = self.tag_after(object, at, around, &begin)?;
+        let begin = self.target.text(&begin)?;
+        Ok(self.target.seq(vec![begin, rest])?)
+    }
+
+    /// What comes after a tag's begin: content and end.
+    fn tag_after(
+        &mut self,
+        object: &Map<String, Value>,
+        at: &At,
+        around: &Around,
+        begin: &str,
+    ) -> Result<SymIdx, GrammarReport> {
+        at.only(object, &["type", "begin", "content", "end"])?;
+        let ends = match at.member(object, "end")? {
+            Value::Array(_) => at.texts(object, "end")?,
+            _ => vec![at.text(object, "end")?.to_owned()],
+        };
+        if ends.is_empty() {
+            return Err(at.error(GrammarErrorKind::Invalid, "end", "is an empty list").into());
+        }
+        let tag = self.tags.add(begin, &ends);
+        let open = ends.iter().any(String::is_empty);
+        let inside = Around {
+            // A tag with an empty end goes on to the end of what is around it.
+            ends: if open { around.ends.clone() } else { ends.clone() },
+            last: if open { around.last } else { true },
+            only: true,
+            start: false,
+            tag: Some(tag),
+        };
+        let content = at.member(object, "content")?;
+        let place = at.under("content");
+        // Free text eats the end it stops at.
+        if !open && let Some(excludes) = any_text(content, &place)? {
+            self.tags.set_content(tag, Content::Text);
+            return Ok(self.text_until(&ends, &excludes)?);
+        }
+        let content = self.format(content, &place, &inside)?;
+        let mut ways = Vec::with_capacity(ends.len());
+        for end in &ends {
+            ways.push(self.target.text(end)?);
+        }
+        let end = self.target.alt(&ways)?;
+        Ok(self.target.seq(vec![content, end])?)
+    }
+
+    /// Free text that nothing but the end of the whole text ends.
+    fn free_text(
+        &mut self,
+        excludes: &[String],
+        at: &At,
+        around: &Around,
+    ) -> Result<SymIdx, GrammarReport> {
+        if !around.last {
+            let reason = "free text must stand last, or be all of a tag's content";
+            return Err(at.error(GrammarErrorKind::Unsupported, "type", reason).into());
+        }
+        let without: Vec<String> = excludes.iter().chain(&around.ends).cloned().collect();
+        Ok(self.target.lexeme(text_without(&without))?)
+    }
+
+    /// Free text up to and with the first of `stops`.
+    fn text_until(&mut self, stops: &[String], excludes: &[String]) -> Result<SymIdx> {
+        let mut ways = Vec::with_capacity(stops.len());
+        for stop in stops {
+            let mut parts = vec![RegexAst::Concat(vec![
+                any(),
+                RegexAst::Literal(stop.clone()),
+            ])];
+            if !excludes.is_empty() {
+                parts.push(text_without(excludes));
+            }
+            ways.push(self.target.lazy_lexeme(RegexAst::And(parts))?);
+        }
+        self.target.alt(&ways)
+    }
+
+    fn triggered(
+        &mut self,
+        object: &Map<String, Value>,
+        at: &At,
+        around: &Around,
+    ) -> Result<SymIdx, GrammarReport> {
+        const MEMBERS: [&str; 6] =
+            ["type", "triggers", "tags", "at_least_one", "stop_after_first", "excludes"];
+        at.only(object, &MEMBERS)?;
+        let triggers = at.texts(object, "triggers")?;
+        let excludes = at.texts_or_none(object, "excludes")?;
+        let at_least_one = at.flag(object, "at_least_one")?;
+        let stop_after_first = at.flag(object, "stop_after_first")?;
+        if triggers.is_empty() || triggers.iter().any(String::is_empty) {
+            return Err(at
+                .error(GrammarErrorKind::Invalid, "triggers", "must be texts, at least one")
+                .into());
+        }
+        // Of each trigger: what may follow it. Of the first tag: whole tags.
+        let mut after: Vec<Vec<SymIdx>> = vec![Vec::new(); triggers.len()];
+        let mut firsts = Vec::new();
+        let inside = Around {
+            start: false,
+            only: false,
+            last: false,
+            ..around.clone()
+        };
+        let tags = at.under("tags");
+        for (n, tag) in tags.list(at.member(object, "tags")?)?.iter().enumerate() {
+            let at = tags.under(&n.to_string());
+            let tag = at.object(tag)?;
+            let begin = at.text(tag, "begin")?;
+            let mut matching = triggers
+                .iter()
+                .enumerate()
+                .filter(|(_, trigger)| begin.starts_with(trigger.as_str()));
+            let (Some((trigger, text)), None) = (matching.next(), matching.next()) else {
+                let reason = "must start with exactly one of the triggers";
+                return Err(at.error(GrammarErrorKind::Invalid, "begin", reason).into());
+            };
+            let rest = self.tag_after(tag, &at, &inside, begin)?;
+            let left = self.target.text(begin.get(text.len()..).unwrap_or(""))?;
+            let left = self.target.seq(vec![left, rest])?;
+            if let Some(after) = after.get_mut(trigger) {
+                after.push(left);
+            }
+            if at_least_one {
+                let begin = self.target.text(begin)?;
+                firsts.push(self.target.seq(vec![begin, rest])?);
+            }
+        }
+        let mut called = Vec::new();
+        for (trigger, after) in triggers.iter().zip(&after) {
+            // A trigger that no tag has is text that may not come up.
+            if after.is_empty() {
+                continue;
+            }
+            let text = self.text_until(std::slice::from_ref(trigger), &excludes)?;
+            let rest = self.target.alt(after)?;
+            called.push(self.target.seq(vec![text, rest])?);
+        }
+        if called.is_empty() {
+            let reason = "no tag is there";
+            return Err(at.error(GrammarErrorKind::Unsatisfiable, "tags", reason).into());
+        }
+        if at_least_one && stop_after_first {
+            return Ok(self.target.alt(&firsts)?);
+        }
+        let mut stops = triggers;
+        stops.extend(excludes);
+        let text = self.free_text(&stops, at, around)?;
+        let called = self.target.alt(&called)?;
+        if stop_after_first {
+            return Ok(self.target.alt(&[text, called])?);
+        }
+        let more = self.target.repeat(called, 0, None)?;
+        if at_least_one {
+            let first = self.target.alt(&firsts)?;
+            return Ok(self.target.seq(vec![first, more, text])?);
+        }
+        Ok(self.target.seq(vec![more, text])?)
+    }
+
+    fn separated(
+        &mut self,
+        object: &Map<String, Value>,
+        at: &At,
+        around: &Around,
+    ) -> Result<SymIdx, GrammarReport> {
+        const MEMBERS: [&str; 5] = ["type", "tags", "separator", "at_least_one", "stop_after_first"];
+        at.only(object, &MEMBERS)?;
+        let separator = at.text(object, "separator")?.to_owned();
+        let at_least_one = at.flag(object, "at_least_one")?;
+        let stop_after_first = at.flag(object, "stop_after_first")?;
+        let inside = Around {
+            start: false,
+            only: false,
+            last: around.last && stop_after_first,
+            ..around.clone()
+        };
+        let tags = at.under("tags");
+        let mut ways = Vec::new();
+        for (n, tag) in tags.list(at.member(object, "tags")?)?.iter().enumerate() {
+            let at = tags.under(&n.to_string());
+            ways.push(self.tag(at.object(tag)?, &at, &inside)?);
+        }
+        if ways.is_empty() {
+            let reason = "no tag is there";
+            return Err(at.error(GrammarErrorKind::Unsatisfiable, "tags", reason).into());
+        }
+        let tag = self.target.alt(&ways)?;
+        let mut all = tag;
+        if !stop_after_first {
+            let separator = self.target.text(&separator)?;
+            let next = self.target.seq(vec![separator, tag])?;
+            let more = self.target.repeat(next, 0, None)?;
+            all = self.target.seq(vec![tag, more])?;
+        }
+        if at_least_one {
+            return Ok(all);
+        }
+        Ok(self.target.repeat(all, 0, Some(1))?)
+    }
+}
+
+/// The excluded strings of a free text, where `content` is one.
+fn any_text(content: &Value, at: &At) -> Result<Option<Vec<String>>> {
+    let object = at.object(content)?;
+    if object.get("type").and_then(Value::as_str) != Some("any_text") {
+        return Ok(None);
+    }
+    at.only(object, &["type", "excludes"])?;
+    at.texts_or_none(object, "excludes").map(Some)
+}
+
+fn any() -> RegexAst {
+    RegexAst::Regex("(?s:.)*".to_owned())
+}
+
+/// Any text that holds none of `strings`.
+fn text_without(strings: &[String]) -> RegexAst {
+    let mut parts = vec![any()];
+    for string in strings.iter().filter(|s| !s.is_empty()) {
+        let with = RegexAst::Concat(vec![any(), RegexAst::Literal(string.clone()), any()]);
+        parts.push(RegexAst::Not(Box::new(with)));
+    }
+    RegexAst::And(parts)
+}
+
+/// A place in the document.
+#[derive(Clone)]
+struct At {
+    pointer: String,
+    depth: usize,
+}
+
+impl At {
+    fn under(&self, name: &str) -> Self {
+        let name = name.replace('~', "~0").replace('/', "~1");
+        Self {
+            pointer: format!("{}/{name}", self.pointer),
+            depth: self.depth + 1,
+        }
+    }
+
+    fn error(
+        &self,
+        kind: GrammarErrorKind,
+        keyword: &str,
+        reason: impl Into<String>,
+    ) -> GrammarError {
+        GrammarError::json(kind, self.pointer.clone(), keyword, reason)
+    }
+
+    fn object<'v>(&self, value: &'v Value) -> Result<&'v Map<String, Value>> {
+        value
+            .as_object()
+            .ok_or_else(|| self.error(GrammarErrorKind::Invalid, "", "must be an object"))
+    }
+
+    fn list<'v>(&self, value: &'v Value) -> Result<&'v [Value]> {
+        match value {
+            Value::Array(list) => Ok(list),
+            _ => Err(self.error(GrammarErrorKind::Invalid, "", "must be a list")),
+        }
+    }
+
+    fn member<'v>(&self, object: &'v Map<String, Value>, name: &str) -> Result<&'v Value> {
+        object
+            .get(name)
+            .ok_or_else(|| self.error(GrammarErrorKind::Invalid, name, "is missing"))
+    }
+
+    fn text<'v>(&self, object: &'v Map<String, Value>, name: &str) -> Result<&'v str> {
+        self.member(object, name)?
+            .as_str()
+            .ok_or_else(|| self.error(GrammarErrorKind::Invalid, name, "must be a string"))
+    }
+
+    fn texts(&self, object: &Map<String, Value>, name: &str) -> Result<Vec<String>> {
+        let texts = self.member(object, name)?.as_array().and_then(|list| {
+            list.iter()
+                .map(|text| text.as_str().map(str::to_owned))
+                .collect::<Option<Vec<_>>>()
+        });
+        texts.ok_or_else(|| self.error(GrammarErrorKind::Invalid, name, "must be a list of strings"))
+    }
+
+    fn texts_or_none(&self, object: &Map<String, Value>, name: &str) -> Result<Vec<String>> {
+        match object.get(name) {
+            None | Some(Value::Null) => Ok(Vec::new()),
+            Some(_) => self.texts(object, name),
+        }
+    }
+
+    fn flag(&self, object: &Map<String, Value>, name: &str) -> Result<bool> {
+        match object.get(name) {
+            None => Ok(false),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(_) => Err(self.error(GrammarErrorKind::Invalid, name, "must be true or false")),
+        }
+    }
+
+    /// Refuses members that nothing here reads: they could mean a promise.
+    fn only(&self, object: &Map<String, Value>, names: &[&str]) -> Result<()> {
+        match object.keys().find(|key| !names.contains(&key.as_str())) {
+            Some(key) => Err(self.error(
+                GrammarErrorKind::Unsupported,
+                key,
+                format!("is not supported here; known: {}", names.join(", ")),
+            )),
+            None => Ok(()),
+        }
+    }
+}

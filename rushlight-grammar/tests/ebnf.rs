@@ -1,0 +1,169 @@
+//! Grammars in llama.cpp's spelling: what they accept, what is refused, and that reading lexemes loses no text.
+
+mod vocab;
+
+use std::time::{Duration, Instant};
+
+use rushlight_grammar::{GrammarErrorKind, GrammarSource, Limits, ebnf};
+use vocab::{accepts, compile, has, mask_of, matcher};
+
+const JSON: &str = r##"
+root   ::= object
+value  ::= object | array | string | number | ("true" | "false" | "null") ws
+
+object ::=
+  "{" ws (
+            string ":" ws value
+    ("," ws string ":" ws value)*
+  )? "}" ws
+
+array  ::=
+  "[" ws (
+            value
+    ("," ws value)*
+  )? "]" ws
+
+string ::=
+  "\"" (
+    [^"\\\x7F\x00-\x1F] |
+    "\\" (["\\bfnrt] | "u" [0-9a-fA-F]{4}) # escapes
+  )* "\"" ws
+
+number ::= ("-"? ([0-9] | [1-9] [0-9]{0,15})) ("." [0-9]+)? ([eE] [-+]? [0-9] [1-9]{0,15})? ws
+
+# Optional space: by convention, applied in this grammar after literal chars when allowed
+ws ::= | " " | "\n" [ \t]{0,20}
+"##;
+
+#[test]
+fn grammars_accept_their_texts_and_no_others() {
+    let cases: &[(&str, &[&str], &[&str])] = &[
+        ("root ::= \"a\"", &["a"], &["", "b", "aa"]),
+        ("root ::= [a-c]{2,3}", &["ab", "abc"], &["a", "abca", "ad"]),
+        ("root ::= \"x\"{2}", &["xx"], &["x", "xxx"]),
+        ("root ::= \"x\"{2,}", &["xx", "xxxxx"], &["x"]),
+        ("root ::= \"a\"? \"b\"* \"c\"+", &["c", "abbc", "acc"], &["ab", "b"]),
+        (r#"root ::= "\x41\u00e9\U0001F600\t\"""#, &["Aé😀\t\""], &["A"]),
+        ("root ::= [^a\\]] .", &["bé", "é]", "b\n"], &["ab", "]b"]),
+        ("root ::= a | b\na ::= \"x\"\nb ::= \"y\" a", &["x", "yx"], &["y", "xy"]),
+        ("root ::= \"(\" root \")\" | \"\"", &["", "()", "((()))"], &["(", "(()", ")"]),
+        ("root ::= \"a\" root \"b\" | \"ab\"", &["ab", "aabb", "aaabbb"], &["aab", "abab"]),
+        // Reading the longest would lose these.
+        ("root ::= (\"a\" | \"ab\") tail\ntail ::= \"b\" tail \"c\" | \"\"", &["ab", "abc", "abbc", "abb", "a", "abbcc"], &["b", "abcc", "abbb"]),
+        ("root ::= [a-z]+ tail\ntail ::= [a-z] tail \"!\" | \".\"", &["a.", "ab.", "ab.!", "abc.!!", "abc."], &["a.!", "ab.!!", "."]),
+        ("root ::= x root y | \"|\"\nx ::= [0-9]+\ny ::= [0-9]+ \";\"", &["|", "1|2;", "12|3;", "1|23;", "12|3;4;"], &["1|", "1|2;3;"]),
+        ("root ::= (\"a\"*)*", &["", "a", "aaa"], &["b"]),
+        ("root ::= w (\",\" w)*\nw ::= [a-z] w | [a-z]", &["a", "ab,c"], &[",", "a,"]),
+        ("root ::= \"\"", &[""], &["a"]),
+        ("root ::= (\"a\" | \"\") (\"b\" | \"\")", &["", "a", "b", "ab"], &["ba"]),
+        ("root ::=\n  \"a\" |\n  \"b\"\n  | \"c\"\n", &["a", "b", "c"], &["ab"]),
+    ];
+    for (grammar, yes, no) in cases {
+        let compiled = compile(&GrammarSource::Ebnf((*grammar).into()))
+            .unwrap_or_else(|e| panic!("{grammar}: {e}"));
+        for text in *yes {
+            assert!(accepts(&compiled, text), "{grammar}\n  accepts {text:?}");
+        }
+        for text in *no {
+            assert!(!accepts(&compiled, text), "{grammar}\n  refuses {text:?}");
+        }
+    }
+}
+
+#[test]
+fn the_json_grammar_of_llama_cpp_is_json() {
+    let grammar = compile(&GrammarSource::Ebnf(JSON.into())).unwrap();
+    for text in [
+        "{}",
+        r#"{"a":1}"#,
+        r#"{"a": [1, 2.5e-3, -0, {"b": "\u00e9\n\"x"}], "c":true}"#,
+        "{\n\t\t\"k\":\n null\n}\n",
+        r#"{"a":[[[]]]}"#,
+    ] {
+        assert!(accepts(&grammar, text), "{text}");
+    }
+    for text in ["", "[]", "{\"a\":01}", "{\"a\":1,}", "{'a':1}", "{\"a\":\"\u{1}\"}", "{\"a\" :1}"] {
+        assert!(!accepts(&grammar, text), "{text}");
+    }
+}
+
+#[test]
+fn tokens_are_named_or_numbered() {
+    let mut m = matcher(&GrammarSource::Ebnf("root ::= \"a\" <|tool|> !<[97]> <[258]>".into()));
+    let mut mask = mask_of(&m);
+    m.accept(b'a'.into()).unwrap();
+    m.mask(&mut mask).unwrap();
+    assert_eq!(vocab::set(&mask), [vocab::TOOL]);
+    m.accept(vocab::TOOL).unwrap();
+    m.mask(&mut mask).unwrap();
+    assert!(has(&mask, b'b'.into()) && !has(&mask, b'a'.into()) && !has(&mask, 259));
+    m.accept(b'b'.into()).unwrap();
+    m.accept(vocab::TOOL).unwrap();
+    assert!(m.may_end().unwrap());
+    m.rollback(3).unwrap();
+    m.mask(&mut mask).unwrap();
+    assert_eq!(vocab::set(&mask), [vocab::TOOL]);
+    for (text, kind) in [
+        ("root ::= \"a\" <|nothing|>", GrammarErrorKind::Undefined),
+        ("root ::= <[9999]>", GrammarErrorKind::Undefined),
+        ("root ::= !<|tool|>", GrammarErrorKind::Unsupported),
+    ] {
+        let e = compile(&GrammarSource::Ebnf(text.into())).unwrap_err();
+        assert_eq!(e.first().kind(), kind, "{text}: {e}");
+        assert!(e.to_string().starts_with("1:"), "{e}");
+    }
+}
+
+#[test]
+fn a_report_has_every_problem() {
+    let text = "root ::= x y\nx ::= x \"a\" | \"b\"\nx ::= \"c\"\n";
+    let e = compile(&GrammarSource::Ebnf(text.into())).unwrap_err();
+    let kinds: Vec<_> = e.problems().map(|p| p.kind()).collect();
+    assert_eq!(kinds, [GrammarErrorKind::Duplicate, GrammarErrorKind::Undefined]);
+    let e = compile(&GrammarSource::Ebnf("root ::= root \"a\" | \"b\"".into())).unwrap_err();
+    assert_eq!(e.to_string(), "1:10 in rule 'root': left recursion: this rule starts with itself");
+    let notes = ebnf::inspect("root ::= (\"a\"*)+ | \"b\"\nlost ::= \"c\"", &Limits::default()).unwrap();
+    assert!(notes.iter().any(|n| n.kind() == GrammarErrorKind::Unreachable));
+}
+
+#[test]
+fn hostile_grammars_answer_within_a_second() {
+    let nested = format!("root ::= {}\"a\"{}", "(".repeat(60_000), ")".repeat(60_000));
+    let mut chain = String::new();
+    for n in 0..5000 {
+        chain.push_str(&format!("r{n} ::= \"a\" r{}\n", n + 1));
+    }
+    let chain = format!("root ::= r0\n{chain}r5000 ::= \"b\"\n");
+    let mut doubled = String::from("root ::= r0\n");
+    for n in 0..60 {
+        doubled.push_str(&format!("r{n} ::= r{} r{}\n", n + 1, n + 1));
+    }
+    doubled.push_str("r60 ::= \"\"\n");
+    let units: String = (0..5000).map(|n| format!("u{n} ::= u{}\n", n + 1)).collect();
+    let cycle: String = (0..5000).map(|n| format!("c{n} ::= c{} | \"x\"\n", (n + 1) % 5000)).collect();
+    for (name, text) in [
+        ("nested", nested),
+        ("left", "root ::= root \"a\" | \"b\"".to_owned()),
+        ("stars", "root ::= (\"a\"*)*".to_owned()),
+        ("chain", chain),
+        ("doubled", doubled),
+        ("units", format!("root ::= u0\n{units}u5000 ::= \"b\"\n")),
+        ("cycle", format!("root ::= c0\n{cycle}")),
+        ("counts", "root ::= (([a-z]{1,2000}){1,2000} \"x\"){1,2000}".to_owned()),
+        ("recursive counts", "root ::= (\"(\" root \")\"){0,100000} | \"x\"".to_owned()),
+    ] {
+        let begun = Instant::now();
+        if let Ok(grammar) = compile(&GrammarSource::Ebnf(text)) {
+            let mut m = grammar.matcher();
+            let mut mask = mask_of(&m);
+            if m.mask(&mut mask).is_ok()
+                && let Some(&token) = vocab::set(&mask).first()
+            {
+                let _ = m.accept(token);
+            }
+        }
+        // The toy vocabulary of each compile takes part of it; ten times the promise on a machine that is shared.
+        assert!(begun.elapsed() < Duration::from_secs(10), "{name}: {:?}", begun.elapsed());
+        eprintln!("{name}: {:?}", begun.elapsed());
+    }
+}

@@ -1,0 +1,354 @@
+//! What a matcher promises, on a toy vocabulary.
+
+mod vocab;
+
+use std::time::{Duration, Instant};
+
+use rushlight_engine::constrain::{Accepted, MaskStatus};
+use rushlight_grammar::{
+    CompileCancel, Compiler, GrammarErrorKind, GrammarSource, Limits, Vocabulary,
+};
+use serde_json::json;
+use vocab::{
+    Draws, STOP, STOP_TOO, TOOL, accepts, compile, compiler, has, mask_of, matcher, set, toy,
+    toy_canonical,
+};
+
+fn limits(change: impl FnOnce(&mut Limits)) -> Limits {
+    let mut limits = Limits::default();
+    change(&mut limits);
+    limits
+}
+
+fn person() -> GrammarSource {
+    GrammarSource::JsonSchema(json!({
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
+        "required": ["name"],
+        "additionalProperties": false,
+    }))
+}
+
+#[test]
+fn the_start_allows_what_opens_an_object_and_nothing_else() {
+    let mut m = matcher(&person());
+    let mut mask = mask_of(&m);
+    assert_eq!(mask.len(), 300_usize.div_ceil(32));
+    assert_eq!(m.mask(&mut mask).unwrap(), MaskStatus::Constrained);
+    assert!(has(&mask, b'{'.into()));
+    for no in [b'}'.into(), b'"'.into(), STOP, STOP_TOO, TOOL, 259] {
+        assert!(!has(&mask, no), "{no}");
+    }
+    assert_eq!(m.accept(b'{'.into()).unwrap(), Accepted::Taken);
+    m.mask(&mut mask).unwrap();
+    assert!(has(&mask, b'"'.into()));
+    assert!(!has(&mask, b'{'.into()));
+    // Past the table, whatever the width of the logits.
+    assert!(set(&mask).iter().all(|&t| t < 284));
+}
+
+#[test]
+fn a_buffer_of_another_length_is_refused() {
+    let mut m = matcher(&person());
+    let e = m.mask(&mut [0; 9]).unwrap_err();
+    assert_eq!(e.kind(), GrammarErrorKind::InvalidOption);
+    assert!(m.mask(&mut [0; 10]).is_ok());
+}
+
+#[test]
+fn an_illegal_token_is_an_error_and_changes_nothing() {
+    let mut m = matcher(&person());
+    let mut before = mask_of(&m);
+    for token in [b'}'.into(), STOP, TOOL, 259, 283, 299, 100_000] {
+        let e = m.accept(token).unwrap_err();
+        assert_eq!(e.kind(), GrammarErrorKind::IllegalToken, "{token}");
+    }
+    m.mask(&mut before).unwrap();
+    assert!(m.accept(b'}'.into()).is_err());
+    let mut after = mask_of(&m);
+    m.mask(&mut after).unwrap();
+    assert_eq!(before, after);
+    assert_eq!(m.accept(b'{'.into()).unwrap(), Accepted::Taken);
+}
+
+#[test]
+fn every_stop_id_is_legal_where_the_text_may_end_and_nowhere_else() {
+    let source = GrammarSource::Regex("[0-9]{1,3}".into());
+    let mut m = matcher(&source);
+    let mut mask = mask_of(&m);
+    m.mask(&mut mask).unwrap();
+    assert!(!has(&mask, STOP) && !has(&mask, STOP_TOO));
+    assert!(!m.may_end().unwrap());
+    m.accept(b'7'.into()).unwrap();
+    m.mask(&mut mask).unwrap();
+    assert!(has(&mask, STOP) && has(&mask, STOP_TOO) && has(&mask, b'1'.into()));
+    assert!(m.may_end().unwrap());
+    m.accept(STOP_TOO).unwrap();
+    assert!(m.has_ended());
+    let kept = mask.clone();
+    assert_eq!(m.mask(&mut mask).unwrap(), MaskStatus::Terminated);
+    assert_eq!(mask, kept, "the buffer is left as it was");
+    assert!(m.accept(b'1'.into()).is_err());
+    // Undoing the stop id opens the text again.
+    m.rollback(1).unwrap();
+    assert_eq!(m.mask(&mut mask).unwrap(), MaskStatus::Constrained);
+    assert_eq!(mask, kept);
+    m.accept(b'7'.into()).unwrap();
+    m.accept(b'7'.into()).unwrap();
+    assert_eq!(m.mask(&mut mask).unwrap(), MaskStatus::Terminated, "nothing may follow");
+}
+
+#[test]
+fn rollback_and_queries_leave_the_state_as_it_was() {
+    let grammar = compiler(toy_canonical())
+        .compile(&person(), &CompileCancel::new())
+        .unwrap();
+    let mut m = grammar.matcher();
+    let mut first = mask_of(&m);
+    m.mask(&mut first).unwrap();
+    let mut now = mask_of(&m);
+    for _ in 0..3 {
+        m.accept(b'{'.into()).unwrap();
+        m.accept(b'"'.into()).unwrap();
+        let forced = m.forced().unwrap();
+        assert_eq!(forced, m.forced().unwrap());
+        assert_eq!(m.tokens().len(), 2);
+        m.rollback(2).unwrap();
+        m.mask(&mut now).unwrap();
+        assert_eq!(first, now);
+    }
+    assert!(m.rollback(1).is_err());
+    assert!(m.accept(b'{'.into()).is_ok(), "a refused rollback does no harm");
+}
+
+#[test]
+fn forced_text_is_the_tokenizers_own_and_leaves_the_straddling_token() {
+    let grammar = compiler(toy_canonical())
+        .compile(&person(), &CompileCancel::new())
+        .unwrap();
+    let mut m = grammar.matcher();
+    let vocabulary = grammar.vocabulary().clone();
+    let text = |tokens: &[u32]| {
+        let bytes: Vec<u8> = tokens.iter().flat_map(|&t| vocabulary.token_bytes(t).to_vec()).collect();
+        String::from_utf8(bytes).unwrap()
+    };
+    let forced = m.forced().unwrap();
+    // `{"name":"` is forced; `":"` and `"` may go on into the string.
+    let said = text(&forced);
+    assert!(said.starts_with("{\"name") && "{\"name\":\"".starts_with(&said), "{said}");
+    assert!(said.len() < "{\"name\":\"".len(), "{said}");
+    for &t in &forced {
+        assert_eq!(m.accept(t).unwrap(), Accepted::Taken);
+    }
+    assert_eq!(m.counts().forced, forced.len() as u64);
+    assert_eq!(m.counts().disagreements, 0);
+    // Without the tokenizer's spelling nothing is forced.
+    assert!(matcher(&person()).forced().unwrap().is_empty());
+}
+
+#[test]
+fn a_fork_goes_its_own_way() {
+    let mut m = matcher(&GrammarSource::Choice(vec!["abc".into(), "abd".into()]));
+    m.accept(b'a'.into()).unwrap();
+    let mut fork = m.fork().unwrap();
+    m.accept(b'b'.into()).unwrap();
+    m.accept(b'c'.into()).unwrap();
+    fork.accept(b'b'.into()).unwrap();
+    fork.accept(b'd'.into()).unwrap();
+    assert_eq!(m.text(), b"abc");
+    assert_eq!(fork.text(), b"abd");
+    assert!(m.may_end().unwrap() && fork.may_end().unwrap());
+}
+
+#[test]
+fn after_yes_both_the_end_and_more_are_open() {
+    let source = GrammarSource::Choice(vec!["yes please".into(), "yes".into(), "yes".into(), "no".into()]);
+    let mut m = matcher(&source);
+    let mut mask = mask_of(&m);
+    m.mask(&mut mask).unwrap();
+    let yes = 256 + 4 + 11;
+    assert!(has(&mask, yes) && has(&mask, b'n'.into()));
+    m.accept(yes).unwrap();
+    m.mask(&mut mask).unwrap();
+    assert!(has(&mask, STOP) && has(&mask, b' '.into()) && has(&mask, yes + 1));
+    assert_eq!(set(&mask).len(), 4);
+    let grammar = compile(&source).unwrap();
+    for (text, expected) in [("yes", true), ("yes please", true), ("no", true), ("ye", false), ("nos", false)] {
+        assert_eq!(accepts(&grammar, text), expected, "{text}");
+    }
+    let empty = compile(&GrammarSource::Choice(vec![String::new(), "a".into()])).unwrap();
+    assert!(accepts(&empty, "") && accepts(&empty, "a") && !accepts(&empty, "b"));
+    let e = compile(&GrammarSource::Choice(Vec::new())).unwrap_err();
+    assert_eq!(e.first().kind(), GrammarErrorKind::Unsatisfiable);
+}
+
+#[test]
+fn choices_of_every_shape_are_told_apart() {
+    let texts = ["", "a", "ab", "aé", "aè", "a\n", "\"q\"", "\\", "日本", "日没", "😀", "\u{7f}"];
+    let grammar = compile(&GrammarSource::Choice(texts.map(String::from).to_vec())).unwrap();
+    for text in texts {
+        assert!(accepts(&grammar, text), "{text:?}");
+    }
+    for text in ["b", "aéa", "日", "q", "abb"] {
+        assert!(!accepts(&grammar, text), "{text:?}");
+    }
+}
+
+#[test]
+fn patterns_match_the_whole_text() {
+    for (pattern, yes, no) in [
+        ("^[a-c]+$", vec!["a", "abc"], vec!["", "abcd"]),
+        ("(?i)ab|cd", vec!["AB", "cD"], vec!["abcd"]),
+        (r"\d{2}/\d{2}", vec!["12/34"], vec!["1/34", "١٢/34"]),
+        (r"[\w.]+@x", vec!["a.b@x"], vec!["é@x"]),
+        ("", vec![""], vec!["a"]),
+        ("a.c", vec!["abc", "aéc"], vec!["a\nc"]),
+    ] {
+        let grammar = compile(&GrammarSource::Regex(pattern.into())).unwrap();
+        for text in yes {
+            assert!(accepts(&grammar, text), "{pattern} {text}");
+        }
+        for text in no {
+            assert!(!accepts(&grammar, text), "{pattern} {text}");
+        }
+    }
+    for (pattern, kind) in [
+        ("a(", GrammarErrorKind::Invalid),
+        ("a(?=b)", GrammarErrorKind::Unsupported),
+        (r"(a)\1", GrammarErrorKind::Unsupported),
+        (r"a\b", GrammarErrorKind::Unsupported),
+        ("a$b", GrammarErrorKind::Unsupported),
+        (r"[^\s\S]", GrammarErrorKind::Unsatisfiable),
+        ("a{200000}", GrammarErrorKind::Limit),
+    ] {
+        let e = compile(&GrammarSource::Regex(pattern.into())).unwrap_err();
+        assert_eq!(e.first().kind(), kind, "{pattern}: {e}");
+    }
+    let e = compile(&GrammarSource::Regex("ab(".into())).unwrap_err();
+    assert!(e.to_string().starts_with("1:3"), "{e}");
+}
+
+#[test]
+fn a_budget_closes_the_answer() {
+    let words = GrammarSource::JsonSchema(json!({
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "tags": {"type": "array", "items": {"type": "string"}}},
+        "required": ["name", "tags"],
+        "additionalProperties": false,
+    }));
+    let grammar = compile(&words).unwrap();
+    let mut draws = Draws(7);
+    for limit in [24, 25, 30, 40, 64, 100] {
+        for _ in 0..20 {
+            let mut m = grammar.matcher();
+            let mut mask = mask_of(&m);
+            m.budget(limit).unwrap();
+            while m.tokens().len() < limit && m.mask(&mut mask).unwrap() == MaskStatus::Constrained {
+                let legal = set(&mask);
+                // Rarely the closing quote, so that strings would run on.
+                let token = legal[draws.below(legal.len())];
+                m.accept(token).unwrap();
+            }
+            assert!(m.may_end().unwrap(), "{limit}: {:?}", String::from_utf8_lossy(m.text()));
+            serde_json::from_slice::<serde_json::Value>(m.text()).unwrap();
+        }
+    }
+    let e = grammar.matcher().budget(5).unwrap_err();
+    assert_eq!(e.kind(), GrammarErrorKind::Budget);
+}
+
+#[test]
+fn the_reserve_is_the_tokens_of_a_short_answer() {
+    let single_bytes = |schema| {
+        let tokens = (0..=255u8).map(|b| rushlight_grammar::TokenEntry::Text(vec![b])).collect();
+        let vocabulary = Vocabulary::new(rushlight_grammar::TokenTable {
+            identity: "bytes".into(),
+            tokens,
+            stop_ids: vec![],
+            logits: 256,
+            encode: None,
+        })
+        .unwrap();
+        let source = GrammarSource::JsonSchema(schema);
+        compiler(vocabulary).compile(&source, &CompileCancel::new()).unwrap().reserve()
+    };
+    assert_eq!(single_bytes(json!({"type": "object"})), 2);
+    assert_eq!(
+        single_bytes(json!({
+            "type": "object",
+            "properties": {"name": {"type": "string"}},
+            "required": ["name"],
+        })),
+        11
+    );
+}
+
+#[test]
+fn the_cache_finds_a_source_again_and_keeps_to_its_budget() {
+    let compiler = compiler(toy());
+    let cancel = CompileCancel::new();
+    let first = compiler.compile(&person(), &cancel).unwrap();
+    let begun = Instant::now();
+    for _ in 0..100 {
+        let again = compiler.compile(&person(), &cancel).unwrap();
+        assert!(std::sync::Arc::ptr_eq(&first, &again));
+    }
+    assert!(begun.elapsed() < Duration::from_millis(100), "{:?}", begun.elapsed());
+    let small = Compiler::new(toy(), limits(|l| l.cache_bytes = 700_000), Default::default());
+    for n in 0..20 {
+        small.compile(&GrammarSource::Choice(vec![format!("text {n}")]), &cancel).unwrap();
+        assert!(small.cached_bytes() <= 700_000);
+    }
+    assert!(small.cached_bytes() > 0);
+}
+
+#[test]
+fn a_cancelled_or_late_compilation_says_so() {
+    let cancel = CompileCancel::new();
+    cancel.cancel();
+    let e = compiler(toy()).compile(&person(), &cancel).unwrap_err();
+    assert_eq!(e.first().kind(), GrammarErrorKind::Cancelled);
+    let late = Compiler::new(toy(), limits(|l| l.compile_time = Duration::ZERO), Default::default());
+    let many = (0..5000).map(|n| format!("{n} bottles of {}", n * 7919)).collect();
+    let e = late.compile(&GrammarSource::Choice(many), &CompileCancel::new()).unwrap_err();
+    assert_eq!(e.first().kind(), GrammarErrorKind::TimedOut);
+}
+
+#[test]
+fn what_is_no_schema_is_a_report() {
+    let e = compile(&GrammarSource::JsonSchema(json!({"type": "flibbertigibbet"}))).unwrap_err();
+    assert!(e.to_string().contains("flibbertigibbet"), "{e}");
+    assert!(compile(&GrammarSource::JsonSchema(json!("not valid json {{{"))).is_err());
+}
+
+#[test]
+fn random_walks_end_valid() {
+    let source = GrammarSource::JsonSchema(json!({
+        "type": "object",
+        "properties": {
+            "role": {"enum": ["user", "admin", "guest"]},
+            "n": {"type": "integer"},
+            "in": {"type": "object", "properties": {"x": {"type": "boolean"}}, "required": ["x"], "additionalProperties": false},
+            "list": {"type": "array", "items": {"type": "number"}, "minItems": 1},
+        },
+        "required": ["role", "n", "in", "list"],
+        "additionalProperties": false,
+    }));
+    let grammar = compile(&source).unwrap();
+    let mut draws = Draws(42);
+    for _ in 0..50 {
+        let mut m = grammar.matcher();
+        let mut mask = mask_of(&m);
+        m.budget(120).unwrap();
+        let mut steps = 0;
+        while m.tokens().len() < 120 && m.mask(&mut mask).unwrap() == MaskStatus::Constrained {
+            let legal = set(&mask);
+            m.accept(legal[draws.below(legal.len())]).unwrap();
+            steps += 1;
+            assert!(steps < 1000);
+        }
+        let value: serde_json::Value = serde_json::from_slice(m.text()).unwrap();
+        assert!(["user", "admin", "guest"].contains(&value["role"].as_str().unwrap()));
+        assert!(!value["list"].as_array().unwrap().is_empty());
+    }
+}
