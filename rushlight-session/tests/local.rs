@@ -3,6 +3,8 @@
 //! The checkpoint is a tiny Llama whose tokens are bytes, with a ChatML template; the script answers
 //! the n-th prompt with `answer n`, so that a wrong history gives a wrong answer.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, OnceLock};

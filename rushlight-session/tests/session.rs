@@ -1,5 +1,7 @@
 //! What a session does with turns, over an executor that is told what to do by the prompt.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
