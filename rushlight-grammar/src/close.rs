@@ -16,20 +16,25 @@ use crate::vocabulary::Vocabulary;
 const WALK_BYTES: usize = 4096;
 /// States that the search in order of length may visit.
 const SEARCH_STATES: usize = 600;
-/// Bytes in the order in which a walk tries them: what closes, what is short, then the rest; blanks and escapes last.
-const ORDER: &[u8] = b"\"}])>0123456789,:ntfaebcdghijklmopqrsuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ<{[(_-./@#;'`|=+*&%$!?~^ \n\t\r\\";
+/// Bytes in the order in which a walk tries them inside a string: what closes it, what is short, then the rest.
+const IN_STRING: &[u8] = b"\"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ -_./:@#,;+*=()[]{}<>&%$!?~^'`|\\";
+/// The same elsewhere; blanks and escapes last.
+const ELSEWHERE: &[u8] = b"}]\")>0123456789,:ntfaebcdghijklmopqrsuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ<{[(_-./@#;'`|=+*&%$!?~^ \n\t\r\\";
 
 /// A short text after which the answer may end; empty where it may end already, `None` where none was found.
 pub(crate) fn completion(
     parser: &TokenParser,
     guards: Vec<Box<dyn GuardRun>>,
+    before: &[u8],
     vocabulary: &Vocabulary,
 ) -> Result<Option<Vec<u8>>, String> {
+    let mut quotes = Quotes::default();
+    before.iter().for_each(|&byte| quotes.push(byte));
     let start = Walk {
         parser: parser.clone(),
         guards,
+        quotes,
         text: Vec::new(),
-        pushed: 0,
     };
     if let Some(text) = walk(start.copy(), vocabulary)? {
         return Ok(Some(text));
@@ -72,9 +77,30 @@ pub(crate) fn tokens_along(vocabulary: &Vocabulary, way: &[u8], left: usize) -> 
 struct Walk {
     parser: TokenParser,
     guards: Vec<Box<dyn GuardRun>>,
+    quotes: Quotes,
     text: Vec<u8>,
-    // Bytes that the parser has consumed of `text`.
-    pushed: usize,
+}
+
+/// Whether a text stands inside a JSON string: a hint for the order of tries, no more.
+#[derive(Clone, Copy, Default)]
+struct Quotes {
+    inside: bool,
+    escaped: bool,
+}
+
+impl Quotes {
+    fn push(&mut self, byte: u8) {
+        match byte {
+            _ if self.escaped => self.escaped = false,
+            b'\\' if self.inside => self.escaped = true,
+            b'"' => self.inside = !self.inside,
+            _ => {}
+        }
+    }
+
+    fn order(self) -> &'static [u8] {
+        if self.inside { IN_STRING } else { ELSEWHERE }
+    }
 }
 
 impl Walk {
@@ -82,8 +108,8 @@ impl Walk {
         Self {
             parser: self.parser.clone(),
             guards: self.guards.iter().map(|g| g.fork()).collect(),
+            quotes: self.quotes,
             text: self.text.clone(),
-            pushed: self.pushed,
         }
     }
 
@@ -113,8 +139,8 @@ impl Walk {
         self.parser
             .consume_token(token)
             .map_err(|e| e.to_string())?;
+        self.quotes.push(byte);
         self.text.push(byte);
-        self.pushed += 1;
         Ok(true)
     }
 }
@@ -143,7 +169,7 @@ fn walk(mut at: Walk, vocabulary: &Vocabulary) -> Result<Option<Vec<u8>>, String
 }
 
 fn step(at: &mut Walk, vocabulary: &Vocabulary) -> Result<bool, String> {
-    for &byte in ORDER {
+    for &byte in at.quotes.order() {
         if at.push(byte, vocabulary)? {
             return Ok(true);
         }
@@ -165,7 +191,7 @@ fn search(start: Walk, vocabulary: &Vocabulary) -> Result<Option<Vec<u8>>, Strin
         if at.is_done() {
             return Ok(Some(at.text));
         }
-        for &byte in ORDER {
+        for &byte in at.quotes.order() {
             let mut next = at.copy();
             if next.push(byte, vocabulary)? {
                 visited += 1;

@@ -297,7 +297,7 @@ impl CompiledGrammar {
             let parser = lock(&self.master).deep_clone();
             let guards = self.guards.iter().map(|g| g.begin()).collect();
             let found = llguidance::panic_utils::catch_unwind(AssertUnwindSafe(|| {
-                Ok(close::completion(&parser, guards, &self.vocabulary))
+                Ok(close::completion(&parser, guards, &[], &self.vocabulary))
             }));
             match found {
                 Ok(Ok(Some(text))) => close::token_count(&self.vocabulary, &text),

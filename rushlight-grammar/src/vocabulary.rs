@@ -251,6 +251,22 @@ impl Vocabulary {
         !self.word(token).is_empty()
     }
 
+    /// Every id that spells text but `token` and its twins, as inclusive ranges.
+    pub(crate) fn text_ids_but(&self, token: u32) -> Vec<(u32, u32)> {
+        let excluded = self.in_trie(token);
+        let mut ranges: Vec<(u32, u32)> = Vec::new();
+        for id in (0u32..).take(self.len) {
+            if self.token_bytes(id).is_empty() || self.in_trie(id) == excluded {
+                continue;
+            }
+            match ranges.last_mut() {
+                Some(last) if last.1 + 1 == id => last.1 = id,
+                _ => ranges.push((id, id)),
+            }
+        }
+        ranges
+    }
+
     /// The token as the trie has it: control tokens start with the trie's marker.
     fn word(&self, token: u32) -> &[u8] {
         match usize::try_from(token) {

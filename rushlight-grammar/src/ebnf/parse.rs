@@ -176,12 +176,13 @@ impl Parser<'_> {
             }
         }
         self.space(true);
+        // Before the body, so that rules are numbered in the order of the text.
+        let id = self.id(&name)?;
         let body = self.alternates(0)?;
         self.space(false);
         if !matches!(self.peek(), None | Some('\n' | '\r')) {
             return Err(self.syntax("a line's end is expected after a rule"));
         }
-        let id = self.id(&name)?;
         let uses = std::mem::take(&mut self.uses);
         let Some(slot) = self.slots.get_mut(id) else {
             return Ok(());

@@ -454,12 +454,11 @@ impl<'a> Writer<'a> {
             Token::Id(id) | Token::NotId(id) if id > last => {
                 return Err(unknown(format!("token {id}: the last one is {last}")));
             }
-            Token::Id(id) => vec![(id, id)],
-            Token::NotId(id) => {
-                let below = id.checked_sub(1).map(|before| (0, before));
-                let above = (id < last).then(|| (id + 1, last));
-                below.into_iter().chain(above).collect()
+            Token::Id(id) => {
+                let id = vocabulary.in_trie(id);
+                vec![(id, id)]
             }
+            Token::NotId(id) => vocabulary.text_ids_but(id),
         };
         self.target.token(&ids)
     }

@@ -132,9 +132,7 @@ fn format_of(value: &Value) -> Result<Format> {
 /// What surrounds a format.
 #[derive(Clone, Default)]
 struct Around {
-    // The strings that end the tag around; free text stops before them.
-    ends: Vec<String>,
-    // Whether nothing comes after it in the tag or the text.
+    // Whether nothing comes after it in the text.
     last: bool,
     // Whether it is all of a tag's content.
     only: bool,
@@ -166,13 +164,18 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn format(&mut self, value: &Value, at: &At, around: &Around) -> Result<SymIdx, GrammarReport> {
+    /// Counts a format; every way down comes through here.
+    fn visit(&mut self, at: &At) -> Result<()> {
         self.nodes += 1;
         if self.nodes > self.limits.rules || at.depth > self.limits.depth {
-            return Err(at
-                .error(GrammarErrorKind::Limit, "", "too many formats, or nested too deep")
-                .into());
+            let reason = "too many formats, or nested too deep";
+            return Err(at.error(GrammarErrorKind::Limit, "", reason));
         }
+        Ok(())
+    }
+
+    fn format(&mut self, value: &Value, at: &At, around: &Around) -> Result<SymIdx, GrammarReport> {
+        self.visit(at)?;
         let object = at.object(value)?;
         match at.text(object, "type")? {
             "const_string" => {
@@ -204,7 +207,7 @@ impl Builder<'_> {
             "sequence" => self.sequence(object, at, around),
             "or" => self.or(object, at, around),
             "tag" => self.tag(object, at, around),
-            "triggered_tags" => self.triggered(object, at, around),
+            "triggered_tags" => self.triggered(object, at, around, &[]),
             "tags_with_separator" => self.separated(object, at, around),
             other => Err(at
                 .error(
@@ -278,7 +281,6 @@ impl Builder<'_> {
         let mut parts = Vec::with_capacity(list.len());
         for (n, element) in list.iter().enumerate() {
             let around = Around {
-                ends: around.ends.clone(),
                 last: around.last && n + 1 == list.len(),
                 only: around.only && list.len() == 1,
                 start: around.start && n == 0,
@@ -344,29 +346,91 @@ impl Builder<'_> {
             return Err(at.error(GrammarErrorKind::Invalid, "end", "is an empty list").into());
         }
         let tag = self.tags.add(begin, &ends);
-        let open = ends.iter().any(String::is_empty);
+        let content = at.member(object, "content")?;
+        let place = at.under("content");
         let inside = Around {
-            // A tag with an empty end goes on to the end of what is around it.
-            ends: if open { around.ends.clone() } else { ends.clone() },
-            last: if open { around.last } else { true },
             only: true,
             start: false,
             tag: Some(tag),
+            ..around.clone()
         };
-        let content = at.member(object, "content")?;
-        let place = at.under("content");
-        // Free text eats the end it stops at.
-        if !open && let Some(excludes) = any_text(content, &place)? {
+        if ends.iter().any(String::is_empty) {
+            // It goes on as far as its content does.
+            let content = self.format(content, &place, &inside)?;
+            let end = self.texts(&ends)?;
+            return Ok(self.target.seq(vec![content, end])?);
+        }
+        if any_text(content, &place)?.is_some() {
             self.tags.set_content(tag, Content::Text);
-            return Ok(self.text_until(&ends, &excludes)?);
         }
-        let content = self.format(content, &place, &inside)?;
-        let mut ways = Vec::with_capacity(ends.len());
-        for end in &ends {
-            ways.push(self.target.text(end)?);
+        self.up_to(content, &place, &inside, &ends)
+    }
+
+    /// Any one of `texts`.
+    fn texts(&mut self, texts: &[String]) -> Result<SymIdx> {
+        let mut ways = Vec::with_capacity(texts.len());
+        for text in texts {
+            ways.push(self.target.text(text)?);
         }
-        let end = self.target.alt(&ways)?;
-        Ok(self.target.seq(vec![content, end])?)
+        self.target.alt(&ways)
+    }
+
+    /// A format and one of `ends`. Free text at its end reads that end too: the lexer could not tell where to stop before it.
+    fn up_to(
+        &mut self,
+        value: &Value,
+        at: &At,
+        around: &Around,
+        ends: &[String],
+    ) -> Result<SymIdx, GrammarReport> {
+        self.visit(at)?;
+        let object = at.object(value)?;
+        match object.get("type").and_then(Value::as_str) {
+            Some("any_text") => {
+                let excludes = any_text(value, at)?.unwrap_or_default();
+                Ok(self.text_until(ends, &excludes)?)
+            }
+            Some("triggered_tags") => self.triggered(object, at, around, ends),
+            Some(kind @ ("sequence" | "or")) => {
+                at.only(object, &["type", "elements"])?;
+                let elements = at.under("elements");
+                let list = elements.list(at.member(object, "elements")?)?;
+                let Some((last, before)) = list.split_last() else {
+                    let end = self.texts(ends)?;
+                    let none = self.format(value, at, around)?;
+                    return Ok(self.target.seq(vec![none, end])?);
+                };
+                let around = Around {
+                    only: around.only && before.is_empty(),
+                    start: around.start && before.is_empty(),
+                    last: false,
+                    ..around.clone()
+                };
+                let mut parts = Vec::with_capacity(list.len());
+                for (n, element) in before.iter().enumerate() {
+                    let at = elements.under(&n.to_string());
+                    parts.push(match kind {
+                        "or" => self.up_to(element, &at, &around, ends)?,
+                        _ => self.format(element, &at, &around)?,
+                    });
+                }
+                let at = elements.under(&before.len().to_string());
+                parts.push(self.up_to(last, &at, &around, ends)?);
+                Ok(match kind {
+                    "or" => self.target.alt(&parts)?,
+                    _ => self.target.seq(parts)?,
+                })
+            }
+            _ => {
+                let around = Around {
+                    last: false,
+                    ..around.clone()
+                };
+                let content = self.format(value, at, &around)?;
+                let end = self.texts(ends)?;
+                Ok(self.target.seq(vec![content, end])?)
+            }
+        }
     }
 
     /// Free text that nothing but the end of the whole text ends.
@@ -380,8 +444,7 @@ impl Builder<'_> {
             let reason = "free text must stand last, or be all of a tag's content";
             return Err(at.error(GrammarErrorKind::Unsupported, "type", reason).into());
         }
-        let without: Vec<String> = excludes.iter().chain(&around.ends).cloned().collect();
-        Ok(self.target.lexeme(text_without(&without))?)
+        Ok(self.target.lexeme(text_without(excludes))?)
     }
 
     /// Free text up to and with the first of `stops`.
@@ -400,11 +463,13 @@ impl Builder<'_> {
         self.target.alt(&ways)
     }
 
+    /// Free text with tags, up to and with one of `ends` where there are any.
     fn triggered(
         &mut self,
         object: &Map<String, Value>,
         at: &At,
         around: &Around,
+        ends: &[String],
     ) -> Result<SymIdx, GrammarReport> {
         const MEMBERS: [&str; 6] =
             ["type", "triggers", "tags", "at_least_one", "stop_after_first", "excludes"];
@@ -465,14 +530,23 @@ impl Builder<'_> {
             let reason = "no tag is there";
             return Err(at.error(GrammarErrorKind::Unsatisfiable, "tags", reason).into());
         }
+        let end = match ends {
+            [] => self.target.empty()?,
+            _ => self.texts(ends)?,
+        };
         if at_least_one && stop_after_first {
-            return Ok(self.target.alt(&firsts)?);
+            let first = self.target.alt(&firsts)?;
+            return Ok(self.target.seq(vec![first, end])?);
         }
         let mut stops = triggers;
         stops.extend(excludes);
-        let text = self.free_text(&stops, at, around)?;
+        let text = match ends {
+            [] => self.free_text(&stops, at, around)?,
+            _ => self.text_until(ends, &stops)?,
+        };
         let called = self.target.alt(&called)?;
         if stop_after_first {
+            let called = self.target.seq(vec![called, end])?;
             return Ok(self.target.alt(&[text, called])?);
         }
         let more = self.target.repeat(called, 0, None)?;

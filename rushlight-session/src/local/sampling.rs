@@ -75,7 +75,7 @@ pub(super) fn resolve(
         penalty_context: options.penalty_context,
         logit_bias: options.logit_bias.clone(),
         seed: options.seed,
-        order: options.order.clone().unwrap_or(silent.order),
+        order: options.order.unwrap_or(silent.order),
         logprobs: None,
     }
 }
