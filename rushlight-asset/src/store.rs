@@ -18,6 +18,19 @@ pub struct Store {
 }
 
 impl Store {
+    /// The path of a model: `name_or_path` itself where it exists, which needs no store; else what the
+    /// default store has by that name.
+    ///
+    /// # Errors
+    /// Those of [`Store::open_default`] and [`Store::resolve`].
+    pub fn locate(name_or_path: &str) -> Result<PathBuf, AssetError> {
+        let path = Path::new(name_or_path);
+        if path.exists() {
+            return Ok(path.to_owned());
+        }
+        Store::open_default()?.resolve(name_or_path)
+    }
+
     /// The user's store. Touches no file: the folder need not exist until something is added.
     ///
     /// # Errors

@@ -21,6 +21,13 @@ impl AtomicFile {
         let name = path.file_name().ok_or_else(|| {
             Failure::request(format!("{}: not the name of a file", path.display()))
         })?;
+        // A rename would put a file in the place of a link, a device or a pipe.
+        if fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
+            return Err(Failure::request(format!(
+                "{}: not a regular file, and it would be replaced",
+                path.display()
+            )));
+        }
         // A sibling, so that the rename stays on one file system.
         let mut hidden = std::ffi::OsString::from(".");
         hidden.push(name);

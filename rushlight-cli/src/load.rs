@@ -132,7 +132,7 @@ pub(crate) fn all_threads() -> usize {
 
 /// A model's tokenizer and template, without its weights.
 pub(crate) fn text(model: &str) -> Result<Text, Failure> {
-    let path = Store::open_default()?.resolve(model)?;
+    let path = Store::locate(model)?;
     let checkpoint = Checkpoint::open(&path)?;
     let text =
         Text::open(&checkpoint.tokenizer).map_err(|error| Failure::from(error).of_model(model))?;

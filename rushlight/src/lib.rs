@@ -124,6 +124,6 @@ pub fn load_with(
     options: &LoadOptions,
     progress: Option<&dyn Fn(u64, u64)>,
 ) -> Result<Arc<LocalModel>, SessionError> {
-    let path = asset::Store::open_default()?.resolve(model)?;
+    let path = asset::Store::locate(model)?;
     LocalModel::load(&path, &cpu::CpuBackend::new(), options, progress)
 }

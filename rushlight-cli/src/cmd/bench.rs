@@ -40,16 +40,22 @@ pub(crate) struct BenchArgs {
     seed: u64,
 }
 
+/// Above these a benchmark would only fill the memory.
+const MOST_TRIALS: usize = 10_000;
+const MOST_LANES: usize = 1_024;
+
 pub(crate) fn run(args: &BenchArgs, out: &Out) -> Result<(), Failure> {
-    for (name, value) in [
-        ("prompt", args.prompt),
-        ("trials", args.trials),
-        ("lanes", args.lanes),
+    for (name, value, most) in [
+        ("prompt", args.prompt, usize::MAX),
+        ("trials", args.trials, MOST_TRIALS),
+        ("lanes", args.lanes, MOST_LANES),
     ] {
-        if value == 0 {
-            return Err(Failure::request(format!(
-                "{name} is 0; it must be at least 1"
-            )));
+        if value == 0 || value > most {
+            return Err(Failure::request(if most == usize::MAX {
+                format!("{name} is {value}; it must be at least 1")
+            } else {
+                format!("{name} is {value}; it must be from 1 to {most}")
+            }));
         }
     }
     let model = args.load.load()?;

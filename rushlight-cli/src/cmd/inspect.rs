@@ -33,7 +33,7 @@ pub(crate) struct InspectArgs {
 }
 
 pub(crate) fn run(args: &InspectArgs, out: &Out) -> Result<(), Failure> {
-    let path = Store::open_default()?.resolve(&args.model)?;
+    let path = Store::locate(&args.model)?;
     let checkpoint = Checkpoint::open(&path)?;
     let context = args.context.unwrap_or(checkpoint.config.context);
     if context == 0 || context > checkpoint.config.context {
