@@ -66,7 +66,7 @@
 //!
 //! # Limits
 //! Models: GGUF files and Hugging Face directories with safetensors, of the architectures that
-//! [`rushlight_ir::arch::known`](ir::arch::known) lists. A conversation may be as long as the model's
+//! [`rushlight_ir::arch::known`] lists. A conversation may be as long as the model's
 //! context; past it, a turn fails with both counts, and nothing is cut unasked. A file is never
 //! trusted: what is wrong with it is an error with the place, not a crash.
 //!
