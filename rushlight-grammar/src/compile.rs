@@ -15,10 +15,10 @@ use toktrie::InferenceCapabilities;
 use crate::budget::DEFAULT_RESERVE;
 use crate::close;
 use crate::error::{GrammarError, GrammarErrorKind, GrammarReport, Result};
+use crate::json_schema::SchemaOptions;
 use crate::limits::{CompileCancel, Limits};
 use crate::lower::Guard;
 use crate::matcher::Matcher;
-use crate::json_schema::SchemaOptions;
 use crate::source::{self, GrammarSource};
 use crate::vocabulary::Vocabulary;
 

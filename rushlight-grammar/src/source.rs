@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use crate::choice;
+use crate::ebnf;
 use crate::error::{GrammarError, GrammarErrorKind, GrammarReport, Place, Result};
+use crate::json_schema::{self, SchemaOptions};
 use crate::limits::Limits;
 use crate::lower::Lowered;
 use crate::regex;
 use crate::structural_tag;
 use crate::vocabulary::Vocabulary;
-use crate::ebnf;
-use crate::json_schema::{self, SchemaOptions};
 use llguidance::api::{GrammarInit, TopLevelGrammar};
 
 /// A source of guided generation.

@@ -34,7 +34,9 @@ impl AfterMarker {
         if !vocabulary.is_control(marker) || vocabulary.is_stop(marker) {
             return Err(GrammarError::new(
                 GrammarErrorKind::Vocabulary,
-                format!("token {marker} cannot end a thought: it is no control token, or a stop id"),
+                format!(
+                    "token {marker} cannot end a thought: it is no control token, or a stop id"
+                ),
             ));
         }
         Ok(Self {
@@ -180,7 +182,10 @@ impl Constraint for AfterMarker {
         let Some(answer) = tokens.checked_sub(1).filter(|&left| left >= reserve) else {
             let error = GrammarError::new(
                 GrammarErrorKind::Budget,
-                format!("a thought's end and the shortest answer have {} tokens; {tokens} are left", reserve + 1),
+                format!(
+                    "a thought's end and the shortest answer have {} tokens; {tokens} are left",
+                    reserve + 1
+                ),
             );
             return Err(error.into());
         };

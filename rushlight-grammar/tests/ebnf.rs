@@ -42,21 +42,65 @@ fn grammars_accept_their_texts_and_no_others() {
         ("root ::= [a-c]{2,3}", &["ab", "abc"], &["a", "abca", "ad"]),
         ("root ::= \"x\"{2}", &["xx"], &["x", "xxx"]),
         ("root ::= \"x\"{2,}", &["xx", "xxxxx"], &["x"]),
-        ("root ::= \"a\"? \"b\"* \"c\"+", &["c", "abbc", "acc"], &["ab", "b"]),
-        (r#"root ::= "\x41\u00e9\U0001F600\t\"""#, &["Aé😀\t\""], &["A"]),
+        (
+            "root ::= \"a\"? \"b\"* \"c\"+",
+            &["c", "abbc", "acc"],
+            &["ab", "b"],
+        ),
+        (
+            r#"root ::= "\x41\u00e9\U0001F600\t\"""#,
+            &["Aé😀\t\""],
+            &["A"],
+        ),
         ("root ::= [^a\\]] .", &["bé", "é]", "b\n"], &["ab", "]b"]),
-        ("root ::= a | b\na ::= \"x\"\nb ::= \"y\" a", &["x", "yx"], &["y", "xy"]),
-        ("root ::= \"(\" root \")\" | \"\"", &["", "()", "((()))"], &["(", "(()", ")"]),
-        ("root ::= \"a\" root \"b\" | \"ab\"", &["ab", "aabb", "aaabbb"], &["aab", "abab"]),
+        (
+            "root ::= a | b\na ::= \"x\"\nb ::= \"y\" a",
+            &["x", "yx"],
+            &["y", "xy"],
+        ),
+        (
+            "root ::= \"(\" root \")\" | \"\"",
+            &["", "()", "((()))"],
+            &["(", "(()", ")"],
+        ),
+        (
+            "root ::= \"a\" root \"b\" | \"ab\"",
+            &["ab", "aabb", "aaabbb"],
+            &["aab", "abab"],
+        ),
         // Reading the longest would lose these.
-        ("root ::= (\"a\" | \"ab\") tail\ntail ::= \"b\" tail \"c\" | \"\"", &["ab", "abc", "abbc", "a", "abbcc"], &["b", "abcc", "abb"]),
-        ("root ::= [a-z]+ tail\ntail ::= [a-z] tail \"!\" | \".\"", &["a.", "ab.", "ab.!", "abc.!!", "abc."], &["a.!", "ab.!!", "."]),
-        ("root ::= x root y | \"|\"\nx ::= [0-9]+\ny ::= [0-9]+ \";\"", &["|", "1|2;", "12|3;", "1|23;", "12|3;4;"], &["1|", "1|2;3;"]),
+        (
+            "root ::= (\"a\" | \"ab\") tail\ntail ::= \"b\" tail \"c\" | \"\"",
+            &["ab", "abc", "abbc", "a", "abbcc"],
+            &["b", "abcc", "abb"],
+        ),
+        (
+            "root ::= [a-z]+ tail\ntail ::= [a-z] tail \"!\" | \".\"",
+            &["a.", "ab.", "ab.!", "abc.!!", "abc."],
+            &["a.!", "ab.!!", "."],
+        ),
+        (
+            "root ::= x root y | \"|\"\nx ::= [0-9]+\ny ::= [0-9]+ \";\"",
+            &["|", "1|2;", "12|3;", "1|23;", "12|3;4;"],
+            &["1|", "1|2;3;"],
+        ),
         ("root ::= (\"a\"*)*", &["", "a", "aaa"], &["b"]),
-        ("root ::= w (\",\" w)*\nw ::= [a-z] w | [a-z]", &["a", "ab,c"], &[",", "a,"]),
+        (
+            "root ::= w (\",\" w)*\nw ::= [a-z] w | [a-z]",
+            &["a", "ab,c"],
+            &[",", "a,"],
+        ),
         ("root ::= \"\"", &[""], &["a"]),
-        ("root ::= (\"a\" | \"\") (\"b\" | \"\")", &["", "a", "b", "ab"], &["ba"]),
-        ("root ::=\n  \"a\" |\n  \"b\"\n  | \"c\"\n", &["a", "b", "c"], &["ab"]),
+        (
+            "root ::= (\"a\" | \"\") (\"b\" | \"\")",
+            &["", "a", "b", "ab"],
+            &["ba"],
+        ),
+        (
+            "root ::=\n  \"a\" |\n  \"b\"\n  | \"c\"\n",
+            &["a", "b", "c"],
+            &["ab"],
+        ),
     ];
     for (grammar, yes, no) in cases {
         let compiled = compile(&GrammarSource::Ebnf((*grammar).into()))
@@ -82,14 +126,24 @@ fn the_json_grammar_of_llama_cpp_is_json() {
     ] {
         assert!(accepts(&grammar, text), "{text}");
     }
-    for text in ["", "[]", "{\"a\":01}", "{\"a\":1,}", "{'a':1}", "{\"a\":\"\u{1}\"}", "{ \t\"a\":1}"] {
+    for text in [
+        "",
+        "[]",
+        "{\"a\":01}",
+        "{\"a\":1,}",
+        "{'a':1}",
+        "{\"a\":\"\u{1}\"}",
+        "{ \t\"a\":1}",
+    ] {
         assert!(!accepts(&grammar, text), "{text}");
     }
 }
 
 #[test]
 fn tokens_are_named_or_numbered() {
-    let mut m = matcher(&GrammarSource::Ebnf("root ::= \"a\" <|tool|> !<[97]> <[258]>".into()));
+    let mut m = matcher(&GrammarSource::Ebnf(
+        "root ::= \"a\" <|tool|> !<[97]> <[258]>".into(),
+    ));
     let mut mask = mask_of(&m);
     m.accept(b'a'.into()).unwrap();
     m.mask(&mut mask).unwrap();
@@ -119,11 +173,25 @@ fn a_report_has_every_problem() {
     let text = "root ::= x y\nx ::= x \"a\" | \"b\"\nx ::= \"c\"\n";
     let e = compile(&GrammarSource::Ebnf(text.into())).unwrap_err();
     let kinds: Vec<_> = e.problems().map(|p| p.kind()).collect();
-    assert_eq!(kinds, [GrammarErrorKind::Duplicate, GrammarErrorKind::Undefined]);
+    assert_eq!(
+        kinds,
+        [GrammarErrorKind::Duplicate, GrammarErrorKind::Undefined]
+    );
     let e = compile(&GrammarSource::Ebnf("root ::= root \"a\" | \"b\"".into())).unwrap_err();
-    assert_eq!(e.to_string(), "1:10 in rule 'root': left recursion: this rule starts with itself");
-    let notes = ebnf::inspect("root ::= (\"a\"*)+ | \"b\"\nlost ::= \"c\"", &Limits::default()).unwrap();
-    assert!(notes.iter().any(|n| n.kind() == GrammarErrorKind::Unreachable));
+    assert_eq!(
+        e.to_string(),
+        "1:10 in rule 'root': left recursion: this rule starts with itself"
+    );
+    let notes = ebnf::inspect(
+        "root ::= (\"a\"*)+ | \"b\"\nlost ::= \"c\"",
+        &Limits::default(),
+    )
+    .unwrap();
+    assert!(
+        notes
+            .iter()
+            .any(|n| n.kind() == GrammarErrorKind::Unreachable)
+    );
 }
 
 #[test]
@@ -139,8 +207,12 @@ fn hostile_grammars_answer_within_a_second() {
         doubled.push_str(&format!("r{n} ::= r{} r{}\n", n + 1, n + 1));
     }
     doubled.push_str("r60 ::= \"\"\n");
-    let units: String = (0..5000).map(|n| format!("u{n} ::= u{}\n", n + 1)).collect();
-    let cycle: String = (0..5000).map(|n| format!("c{n} ::= c{} | \"x\"\n", (n + 1) % 5000)).collect();
+    let units: String = (0..5000)
+        .map(|n| format!("u{n} ::= u{}\n", n + 1))
+        .collect();
+    let cycle: String = (0..5000)
+        .map(|n| format!("c{n} ::= c{} | \"x\"\n", (n + 1) % 5000))
+        .collect();
     for (name, text) in [
         ("nested", nested),
         ("left", "root ::= root \"a\" | \"b\"".to_owned()),
@@ -149,8 +221,14 @@ fn hostile_grammars_answer_within_a_second() {
         ("doubled", doubled),
         ("units", format!("root ::= u0\n{units}u5000 ::= \"b\"\n")),
         ("cycle", format!("root ::= c0\n{cycle}")),
-        ("counts", "root ::= (([a-z]{1,2000}){1,2000} \"x\"){1,2000}".to_owned()),
-        ("recursive counts", "root ::= (\"(\" root \")\"){0,100000} | \"x\"".to_owned()),
+        (
+            "counts",
+            "root ::= (([a-z]{1,2000}){1,2000} \"x\"){1,2000}".to_owned(),
+        ),
+        (
+            "recursive counts",
+            "root ::= (\"(\" root \")\"){0,100000} | \"x\"".to_owned(),
+        ),
     ] {
         let begun = Instant::now();
         if let Ok(grammar) = compile(&GrammarSource::Ebnf(text)) {
@@ -163,7 +241,11 @@ fn hostile_grammars_answer_within_a_second() {
             }
         }
         // The toy vocabulary of each compile takes part of it; ten times the promise on a machine that is shared.
-        assert!(begun.elapsed() < Duration::from_secs(10), "{name}: {:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < Duration::from_secs(10),
+            "{name}: {:?}",
+            begun.elapsed()
+        );
         eprintln!("{name}: {:?}", begun.elapsed());
     }
 }

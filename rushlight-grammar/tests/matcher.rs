@@ -95,7 +95,11 @@ fn every_stop_id_is_legal_where_the_text_may_end_and_nowhere_else() {
     assert_eq!(mask, kept);
     m.accept(b'7'.into()).unwrap();
     m.accept(b'7'.into()).unwrap();
-    assert_eq!(m.mask(&mut mask).unwrap(), MaskStatus::Terminated, "nothing may follow");
+    assert_eq!(
+        m.mask(&mut mask).unwrap(),
+        MaskStatus::Terminated,
+        "nothing may follow"
+    );
 }
 
 #[test]
@@ -118,7 +122,10 @@ fn rollback_and_queries_leave_the_state_as_it_was() {
         assert_eq!(first, now);
     }
     assert!(m.rollback(1).is_err());
-    assert!(m.accept(b'{'.into()).is_ok(), "a refused rollback does no harm");
+    assert!(
+        m.accept(b'{'.into()).is_ok(),
+        "a refused rollback does no harm"
+    );
 }
 
 #[test]
@@ -129,13 +136,19 @@ fn forced_text_is_the_tokenizers_own_and_leaves_the_straddling_token() {
     let mut m = grammar.matcher();
     let vocabulary = grammar.vocabulary().clone();
     let text = |tokens: &[u32]| {
-        let bytes: Vec<u8> = tokens.iter().flat_map(|&t| vocabulary.token_bytes(t).to_vec()).collect();
+        let bytes: Vec<u8> = tokens
+            .iter()
+            .flat_map(|&t| vocabulary.token_bytes(t).to_vec())
+            .collect();
         String::from_utf8(bytes).unwrap()
     };
     let forced = m.forced().unwrap();
     // `{"name":"` is forced; `":"` and `"` may go on into the string.
     let said = text(&forced);
-    assert!(said.starts_with("{\"name") && "{\"name\":\"".starts_with(&said), "{said}");
+    assert!(
+        said.starts_with("{\"name") && "{\"name\":\"".starts_with(&said),
+        "{said}"
+    );
     assert!(said.len() < "{\"name\":\"".len(), "{said}");
     for &t in &forced {
         assert_eq!(m.accept(t).unwrap(), Accepted::Taken);
@@ -162,7 +175,12 @@ fn a_fork_goes_its_own_way() {
 
 #[test]
 fn after_yes_both_the_end_and_more_are_open() {
-    let source = GrammarSource::Choice(vec!["yes please".into(), "yes".into(), "yes".into(), "no".into()]);
+    let source = GrammarSource::Choice(vec![
+        "yes please".into(),
+        "yes".into(),
+        "yes".into(),
+        "no".into(),
+    ]);
     let mut m = matcher(&source);
     let mut mask = mask_of(&m);
     m.mask(&mut mask).unwrap();
@@ -173,7 +191,13 @@ fn after_yes_both_the_end_and_more_are_open() {
     assert!(has(&mask, STOP) && has(&mask, b' '.into()) && has(&mask, yes + 1));
     assert_eq!(set(&mask).len(), 4);
     let grammar = compile(&source).unwrap();
-    for (text, expected) in [("yes", true), ("yes please", true), ("no", true), ("ye", false), ("nos", false)] {
+    for (text, expected) in [
+        ("yes", true),
+        ("yes please", true),
+        ("no", true),
+        ("ye", false),
+        ("nos", false),
+    ] {
         assert_eq!(accepts(&grammar, text), expected, "{text}");
     }
     let empty = compile(&GrammarSource::Choice(vec![String::new(), "a".into()])).unwrap();
@@ -184,7 +208,9 @@ fn after_yes_both_the_end_and_more_are_open() {
 
 #[test]
 fn choices_of_every_shape_are_told_apart() {
-    let texts = ["", "a", "ab", "aé", "aè", "a\n", "\"q\"", "\\", "日本", "日没", "😀", "\u{7f}"];
+    let texts = [
+        "", "a", "ab", "aé", "aè", "a\n", "\"q\"", "\\", "日本", "日没", "😀", "\u{7f}",
+    ];
     let grammar = compile(&GrammarSource::Choice(texts.map(String::from).to_vec())).unwrap();
     for text in texts {
         assert!(accepts(&grammar, text), "{text:?}");
@@ -243,13 +269,18 @@ fn a_budget_closes_the_answer() {
             let mut m = grammar.matcher();
             let mut mask = mask_of(&m);
             m.budget(limit).unwrap();
-            while m.tokens().len() < limit && m.mask(&mut mask).unwrap() == MaskStatus::Constrained {
+            while m.tokens().len() < limit && m.mask(&mut mask).unwrap() == MaskStatus::Constrained
+            {
                 let legal = set(&mask);
                 // Rarely the closing quote, so that strings would run on.
                 let token = legal[draws.below(legal.len())];
                 m.accept(token).unwrap();
             }
-            assert!(m.may_end().unwrap(), "{limit}: {:?}", String::from_utf8_lossy(m.text()));
+            assert!(
+                m.may_end().unwrap(),
+                "{limit}: {:?}",
+                String::from_utf8_lossy(m.text())
+            );
             serde_json::from_slice::<serde_json::Value>(m.text()).unwrap();
         }
     }
@@ -260,7 +291,9 @@ fn a_budget_closes_the_answer() {
 #[test]
 fn the_reserve_is_the_tokens_of_a_short_answer() {
     let single_bytes = |schema| {
-        let tokens = (0..=255u8).map(|b| rushlight_grammar::TokenEntry::Text(vec![b])).collect();
+        let tokens = (0..=255u8)
+            .map(|b| rushlight_grammar::TokenEntry::Text(vec![b]))
+            .collect();
         let vocabulary = Vocabulary::new(rushlight_grammar::TokenTable {
             identity: "bytes".into(),
             tokens,
@@ -270,7 +303,10 @@ fn the_reserve_is_the_tokens_of_a_short_answer() {
         })
         .unwrap();
         let source = GrammarSource::JsonSchema(schema);
-        compiler(vocabulary).compile(&source, &CompileCancel::new()).unwrap().reserve()
+        compiler(vocabulary)
+            .compile(&source, &CompileCancel::new())
+            .unwrap()
+            .reserve()
     };
     assert_eq!(single_bytes(json!({"type": "object"})), 2);
     assert_eq!(
@@ -293,10 +329,20 @@ fn the_cache_finds_a_source_again_and_keeps_to_its_budget() {
         let again = compiler.compile(&person(), &cancel).unwrap();
         assert!(std::sync::Arc::ptr_eq(&first, &again));
     }
-    assert!(begun.elapsed() < Duration::from_millis(100), "{:?}", begun.elapsed());
-    let small = Compiler::new(toy(), limits(|l| l.cache_bytes = 700_000), Default::default());
+    assert!(
+        begun.elapsed() < Duration::from_millis(100),
+        "{:?}",
+        begun.elapsed()
+    );
+    let small = Compiler::new(
+        toy(),
+        limits(|l| l.cache_bytes = 700_000),
+        Default::default(),
+    );
     for n in 0..20 {
-        small.compile(&GrammarSource::Choice(vec![format!("text {n}")]), &cancel).unwrap();
+        small
+            .compile(&GrammarSource::Choice(vec![format!("text {n}")]), &cancel)
+            .unwrap();
         assert!(small.cached_bytes() <= 700_000);
     }
     assert!(small.cached_bytes() > 0);
@@ -308,15 +354,26 @@ fn a_cancelled_or_late_compilation_says_so() {
     cancel.cancel();
     let e = compiler(toy()).compile(&person(), &cancel).unwrap_err();
     assert_eq!(e.first().kind(), GrammarErrorKind::Cancelled);
-    let late = Compiler::new(toy(), limits(|l| l.compile_time = Duration::ZERO), Default::default());
-    let many = (0..5000).map(|n| format!("{n} bottles of {}", n * 7919)).collect();
-    let e = late.compile(&GrammarSource::Choice(many), &CompileCancel::new()).unwrap_err();
+    let late = Compiler::new(
+        toy(),
+        limits(|l| l.compile_time = Duration::ZERO),
+        Default::default(),
+    );
+    let many = (0..5000)
+        .map(|n| format!("{n} bottles of {}", n * 7919))
+        .collect();
+    let e = late
+        .compile(&GrammarSource::Choice(many), &CompileCancel::new())
+        .unwrap_err();
     assert_eq!(e.first().kind(), GrammarErrorKind::TimedOut);
 }
 
 #[test]
 fn what_is_no_schema_is_a_report() {
-    let e = compile(&GrammarSource::JsonSchema(json!({"type": "flibbertigibbet"}))).unwrap_err();
+    let e = compile(&GrammarSource::JsonSchema(
+        json!({"type": "flibbertigibbet"}),
+    ))
+    .unwrap_err();
     assert!(e.to_string().contains("flibbertigibbet"), "{e}");
     assert!(compile(&GrammarSource::JsonSchema(json!("not valid json {{{"))).is_err());
 }

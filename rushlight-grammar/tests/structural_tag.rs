@@ -31,12 +31,28 @@ fn check(format: Value, yes: &[&str], no: &[&str]) {
 
 #[test]
 fn plain_formats() {
-    check(json!({"type": "const_string", "value": "hi"}), &["hi"], &["", "hi!"]);
+    check(
+        json!({"type": "const_string", "value": "hi"}),
+        &["hi"],
+        &["", "hi!"],
+    );
     check(integer(), &["12"], &["a", "\"1\""]);
-    check(json!({"type": "regex", "pattern": "[ab]+"}), &["ab"], &["", "c"]);
-    check(json!({"type": "grammar", "grammar": "root ::= \"(\" root \")\" | \"x\""}), &["((x))"], &["(x"]);
+    check(
+        json!({"type": "regex", "pattern": "[ab]+"}),
+        &["ab"],
+        &["", "c"],
+    );
+    check(
+        json!({"type": "grammar", "grammar": "root ::= \"(\" root \")\" | \"x\""}),
+        &["((x))"],
+        &["(x"],
+    );
     check(json!({"type": "any_text"}), &["", "anything\né"], &[]);
-    check(json!({"type": "any_text", "excludes": ["no"]}), &["", "yes n o"], &["a no b"]);
+    check(
+        json!({"type": "any_text", "excludes": ["no"]}),
+        &["", "yes n o"],
+        &["a no b"],
+    );
     check(
         json!({"type": "sequence", "elements": [{"type": "const_string", "value": "n="}, integer()]}),
         &["n=5", "n=-3"],
@@ -51,8 +67,16 @@ fn plain_formats() {
 
 #[test]
 fn tags_hold_their_content() {
-    check(tag("<n>", integer(), "</n>"), &["<n>1</n>"], &["<n></n>", "1", "<n>1"]);
-    check(tag("<t>", json!({"type": "any_text"}), "</t>"), &["<t>a < b</t>", "<t></t>"], &["<t>a</t>b", "<t>a"]);
+    check(
+        tag("<n>", integer(), "</n>"),
+        &["<n>1</n>"],
+        &["<n></n>", "1", "<n>1"],
+    );
+    check(
+        tag("<t>", json!({"type": "any_text"}), "</t>"),
+        &["<t>a < b</t>", "<t></t>"],
+        &["<t>a</t>b", "<t>a"],
+    );
     let mut several = tag("<t>", json!({"type": "any_text"}), "");
     several["end"] = json!(["</t>", "<eot>"]);
     check(several, &["<t>a</t>", "<t>a<eot>"], &["<t>a<eot></t>"]);
@@ -63,7 +87,14 @@ fn tags_hold_their_content() {
 
 #[test]
 fn triggers_switch_from_free_text_to_tags() {
-    let tags = json!([tag("<f=a>", integer(), "</f>"), tag("<f=b>", json!({"type": "const_string", "value": "x"}), "</f>")]);
+    let tags = json!([
+        tag("<f=a>", integer(), "</f>"),
+        tag(
+            "<f=b>",
+            json!({"type": "const_string", "value": "x"}),
+            "</f>"
+        )
+    ]);
     let with = |more: Value| {
         let mut format = json!({"type": "triggered_tags", "triggers": ["<f="], "tags": tags});
         for (key, value) in more.as_object().unwrap() {
@@ -73,11 +104,31 @@ fn triggers_switch_from_free_text_to_tags() {
     };
     let one = "<f=a>1</f>";
     let two = "say <f=a>1</f> and <f=b>x</f>!";
-    check(with(json!({})), &["", "text", one, two, "<f a>"], &["<f=", "<f=c>1</f>", "<f=a>x</f>", "a <f=a>1"]);
-    check(with(json!({"stop_after_first": true})), &["", "text", one, "go <f=b>x</f>"], &[two, "<f=a>1</f> "]);
-    check(with(json!({"at_least_one": true})), &[one, "<f=a>1</f> and <f=b>x</f>!"], &["", "text", two]);
-    check(with(json!({"at_least_one": true, "stop_after_first": true})), &[one, "<f=b>x</f>"], &["", two, "<f=a>1</f> "]);
-    check(with(json!({"excludes": ["bad"]})), &["ok <f=a>1</f> ok"], &["bad", "bad <f=a>1</f>", "<f=a>1</f> bad"]);
+    check(
+        with(json!({})),
+        &["", "text", one, two, "<f a>"],
+        &["<f=", "<f=c>1</f>", "<f=a>x</f>", "a <f=a>1"],
+    );
+    check(
+        with(json!({"stop_after_first": true})),
+        &["", "text", one, "go <f=b>x</f>"],
+        &[two, "<f=a>1</f> "],
+    );
+    check(
+        with(json!({"at_least_one": true})),
+        &[one, "<f=a>1</f> and <f=b>x</f>!"],
+        &["", "text", two],
+    );
+    check(
+        with(json!({"at_least_one": true, "stop_after_first": true})),
+        &[one, "<f=b>x</f>"],
+        &["", two, "<f=a>1</f> "],
+    );
+    check(
+        with(json!({"excludes": ["bad"]})),
+        &["ok <f=a>1</f> ok"],
+        &["bad", "bad <f=a>1</f>", "<f=a>1</f> bad"],
+    );
     let old = GrammarSource::StructuralTag(json!({
         "structures": [{"begin": "<f=a>", "schema": {"type": "integer"}, "end": "</f>"}],
         "triggers": ["<f="],
@@ -90,9 +141,21 @@ fn triggers_switch_from_free_text_to_tags() {
 fn separated_tags() {
     let tags = json!([tag("<a>", integer(), "</a>"), tag("<b>", integer(), "</b>")]);
     let format = |one: bool, stop: bool| json!({"type": "tags_with_separator", "tags": tags, "separator": ",", "at_least_one": one, "stop_after_first": stop});
-    check(format(false, false), &["", "<a>1</a>", "<a>1</a>,<b>2</b>,<a>3</a>"], &[",", "<a>1</a>,", "<a>1</a><b>2</b>", "x"]);
-    check(format(true, false), &["<a>1</a>", "<b>1</b>,<b>2</b>"], &[""]);
-    check(format(false, true), &["", "<a>1</a>"], &["<a>1</a>,<b>2</b>"]);
+    check(
+        format(false, false),
+        &["", "<a>1</a>", "<a>1</a>,<b>2</b>,<a>3</a>"],
+        &[",", "<a>1</a>,", "<a>1</a><b>2</b>", "x"],
+    );
+    check(
+        format(true, false),
+        &["<a>1</a>", "<b>1</b>,<b>2</b>"],
+        &[""],
+    );
+    check(
+        format(false, true),
+        &["", "<a>1</a>"],
+        &["<a>1</a>,<b>2</b>"],
+    );
 }
 
 #[test]
@@ -114,7 +177,11 @@ fn composition() {
     );
     // Free text in a tag, with tags in it.
     check(
-        tag("<out>", json!({"type": "triggered_tags", "triggers": ["<n>"], "tags": [tag("<n>", integer(), "</n>")]}), "</out>"),
+        tag(
+            "<out>",
+            json!({"type": "triggered_tags", "triggers": ["<n>"], "tags": [tag("<n>", integer(), "</n>")]}),
+            "</out>",
+        ),
         &["<out>a<n>1</n>b</out>", "<out></out>"],
         &["<out>a<n>x</n></out>", "<out>a", "<out></out>b"],
     );
@@ -141,15 +208,25 @@ fn qwen_parameters() {
                 "<parameter=city>Paris</parameter>",
                 "\n<parameter=city>\nSão \"P\"\n</parameter>\n<parameter=unit>\nC\n</parameter>\n<parameter=days>\n3\n</parameter>\n",
             ],
-            &["", "<parameter=unit>C</parameter>", "<parameter=city>P</parameter><parameter=days>x</parameter>"],
+            &[
+                "",
+                "<parameter=unit>C</parameter>",
+                "<parameter=city>P</parameter><parameter=days>x</parameter>",
+            ],
         );
     }
-    let e = compile(&source(json!({"type": "qwen_xml_parameter", "json_schema": {
-        "type": "object", "properties": {"a/b": {"type": "string", "pattern": "x"}},
-    }})))
+    let e = compile(&source(
+        json!({"type": "qwen_xml_parameter", "json_schema": {
+            "type": "object", "properties": {"a/b": {"type": "string", "pattern": "x"}},
+        }}),
+    ))
     .unwrap_err();
     assert_eq!(e.first().kind(), GrammarErrorKind::Unsupported);
-    assert!(e.to_string().contains("'/format/json_schema/properties/a~1b', keyword 'pattern'"), "{e}");
+    assert!(
+        e.to_string()
+            .contains("'/format/json_schema/properties/a~1b', keyword 'pattern'"),
+        "{e}"
+    );
 }
 
 #[test]
@@ -161,7 +238,10 @@ fn guards_reach_into_tags() {
         "type": "triggered_tags", "triggers": ["<l>"], "tags": [tag("<l>", list, "</l>")],
     })))
     .unwrap();
-    assert!(!grammar.guards().is_empty(), "the test needs a schema with a guard");
+    assert!(
+        !grammar.guards().is_empty(),
+        "the test needs a schema with a guard"
+    );
     for (text, expected) in [
         ("a <l>[1,2]</l>", true),
         ("<l>[1,2]</l> and <l>[2,1]</l>", true),
@@ -176,20 +256,51 @@ fn guards_reach_into_tags() {
 #[test]
 fn refusals_name_the_pointer() {
     for (format, says) in [
-        (json!({"type": "token_triggered_tags"}), "at '/format', keyword 'type': the format 'token_triggered_tags' is not supported"),
-        (json!({"type": "sequence", "elements": [{"type": "any_text"}, {"type": "const_string", "value": "x"}]}), "at '/format/elements/0'"),
-        (json!({"type": "const_string"}), "keyword 'value': is missing"),
-        (json!({"type": "const_string", "value": "a", "case": "lower"}), "keyword 'case'"),
-        (json!({"type": "triggered_tags", "triggers": ["<a"], "tags": [tag("<b>", integer(), "</b>")]}), "at '/format/tags/0', keyword 'begin'"),
-        (tag("<a>", json!({"type": "json_schema", "json_schema": {"type": "flibbertigibbet"}}), "</a>"), "at '/format/content/json_schema"),
-        (tag("<a>", json!({"type": "regex", "pattern": "("}), "</a>"), "pattern"),
+        (
+            json!({"type": "token_triggered_tags"}),
+            "at '/format', keyword 'type': the format 'token_triggered_tags' is not supported",
+        ),
+        (
+            json!({"type": "sequence", "elements": [{"type": "any_text"}, {"type": "const_string", "value": "x"}]}),
+            "at '/format/elements/0'",
+        ),
+        (
+            json!({"type": "const_string"}),
+            "keyword 'value': is missing",
+        ),
+        (
+            json!({"type": "const_string", "value": "a", "case": "lower"}),
+            "keyword 'case'",
+        ),
+        (
+            json!({"type": "triggered_tags", "triggers": ["<a"], "tags": [tag("<b>", integer(), "</b>")]}),
+            "at '/format/tags/0', keyword 'begin'",
+        ),
+        (
+            tag(
+                "<a>",
+                json!({"type": "json_schema", "json_schema": {"type": "flibbertigibbet"}}),
+                "</a>",
+            ),
+            "at '/format/content/json_schema",
+        ),
+        (
+            tag("<a>", json!({"type": "regex", "pattern": "("}), "</a>"),
+            "pattern",
+        ),
         (json!({"type": "or", "elements": []}), "matches no text"),
     ] {
         let e = compile(&source(format.clone())).unwrap_err();
         assert!(e.to_string().contains(says), "{format}: {e}");
     }
-    let deep = (0..400).fold(json!({"type": "const_string", "value": "x"}), |inner, _| json!({"type": "sequence", "elements": [inner]}));
-    assert_eq!(compile(&source(deep)).unwrap_err().first().kind(), GrammarErrorKind::Limit);
+    let deep = (0..400).fold(
+        json!({"type": "const_string", "value": "x"}),
+        |inner, _| json!({"type": "sequence", "elements": [inner]}),
+    );
+    assert_eq!(
+        compile(&source(deep)).unwrap_err().first().kind(),
+        GrammarErrorKind::Limit
+    );
 }
 
 #[test]
@@ -201,7 +312,10 @@ fn a_thought_comes_first_and_leaves_room_for_the_answer() {
     let mut thought = 0;
     loop {
         assert_eq!(m.mask(&mut mask).unwrap(), MaskStatus::Constrained);
-        assert!(!has(&mask, vocab::STOP), "a stop id would end it without an answer");
+        assert!(
+            !has(&mask, vocab::STOP),
+            "a stop id would end it without an answer"
+        );
         assert!(has(&mask, TOOL));
         if set(&mask) == [TOOL] {
             break;
@@ -221,5 +335,8 @@ fn a_thought_comes_first_and_leaves_room_for_the_answer() {
     m.rollback(2).unwrap();
     assert!(!m.has_begun());
     let inner = matcher(&GrammarSource::Choice(vec!["yes".into()]));
-    assert_eq!(AfterMarker::new(inner, b'a'.into()).unwrap_err().kind(), GrammarErrorKind::Vocabulary);
+    assert_eq!(
+        AfterMarker::new(inner, b'a'.into()).unwrap_err().kind(),
+        GrammarErrorKind::Vocabulary
+    );
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::parse::{Node, Parsed, Rule};
+use super::node::{Node, Parsed, Rule};
 use crate::error::{GrammarError, GrammarErrorKind};
 
 /// Facts about every rule, by its number.
@@ -32,7 +32,8 @@ pub(crate) fn facts(parsed: &Parsed, root: usize) -> Result<Facts, Vec<GrammarEr
     let components = components(&uses);
     let mut cyclic = vec![false; rules.len()];
     for component in &components {
-        let itself = |&id: &usize| rule(rules, id).is_some_and(|r| r.uses.iter().any(|u| u.0 == id));
+        let itself =
+            |&id: &usize| rule(rules, id).is_some_and(|r| r.uses.iter().any(|u| u.0 == id));
         if component.len() > 1 || component.first().is_some_and(itself) {
             for &id in component {
                 mark(&mut cyclic, id);
@@ -114,7 +115,8 @@ fn productive(node: &Node, rules: &[bool]) -> bool {
 fn loops_on_nothing(node: &Node, rules: &[bool]) -> bool {
     match node {
         Node::Repeat(inner, _, max) => {
-            (max.is_none_or(|max| max > 1) && nullable(inner, rules)) || loops_on_nothing(inner, rules)
+            (max.is_none_or(|max| max > 1) && nullable(inner, rules))
+                || loops_on_nothing(inner, rules)
         }
         Node::Seq(parts) | Node::Alt(parts) => parts.iter().any(|p| loops_on_nothing(p, rules)),
         _ => false,
@@ -225,7 +227,9 @@ fn collect_left(node: &Node, nullables: &[bool], left: &mut BTreeSet<usize>) {
                 }
             }
         }
-        Node::Alt(ways) => ways.iter().for_each(|way| collect_left(way, nullables, left)),
+        Node::Alt(ways) => ways
+            .iter()
+            .for_each(|way| collect_left(way, nullables, left)),
         Node::Repeat(inner, _, max) => {
             if *max != Some(0) {
                 collect_left(inner, nullables, left);
@@ -346,11 +350,18 @@ mod tests {
     fn left_recursion_is_found_where_it_is() {
         for (text, at) in [
             ("root ::= root \"a\" | \"b\"", "1:10 in rule 'root'"),
-            ("root ::= \"x\"? a\na ::= b \"y\" | \"z\"\nb ::= \"\" a", "2:7 in rule 'a'"),
+            (
+                "root ::= \"x\"? a\na ::= b \"y\" | \"z\"\nb ::= \"\" a",
+                "2:7 in rule 'a'",
+            ),
             ("root ::= (\"a\"* root)? \"b\"", "1:16 in rule 'root'"),
         ] {
             let said = problems(text);
-            assert!(said.iter().any(|s| s.starts_with(at) && s.contains("left recursion")), "{said:?}");
+            assert!(
+                said.iter()
+                    .any(|s| s.starts_with(at) && s.contains("left recursion")),
+                "{said:?}"
+            );
         }
         assert!(check("root ::= \"a\" root | \"b\"").is_ok());
         assert!(check("root ::= \"(\" root \")\" | \"\"").is_ok());
@@ -362,21 +373,39 @@ mod tests {
             problems("root ::= \"a\" b | \"c\"\nb ::= \"x\" b"),
             ["2:1 in rule 'b': this rule matches no text: it never ends, or holds an empty class"]
         );
-        assert!(problems("root ::= []").iter().any(|s| s.contains("matches no text")));
+        assert!(
+            problems("root ::= []")
+                .iter()
+                .any(|s| s.contains("matches no text"))
+        );
     }
 
     #[test]
     fn unreachable_and_ambiguous_rules_are_notes() {
         let facts = check("root ::= (a*)+\na ::= \"x\" | \"x\" | \"\"\nlost ::= \"y\"").unwrap();
         let said: Vec<String> = facts.notes.iter().map(ToString::to_string).collect();
-        assert!(said.iter().any(|s| s.starts_with("3:1 in rule 'lost'")), "{said:?}");
-        assert!(said.iter().any(|s| s.starts_with("1:1 in rule 'root'") && s.contains("repetition")), "{said:?}");
-        assert!(said.iter().any(|s| s.starts_with("2:1 in rule 'a'") && s.contains("the same")), "{said:?}");
+        assert!(
+            said.iter().any(|s| s.starts_with("3:1 in rule 'lost'")),
+            "{said:?}"
+        );
+        assert!(
+            said.iter()
+                .any(|s| s.starts_with("1:1 in rule 'root'") && s.contains("repetition")),
+            "{said:?}"
+        );
+        assert!(
+            said.iter()
+                .any(|s| s.starts_with("2:1 in rule 'a'") && s.contains("the same")),
+            "{said:?}"
+        );
     }
 
     #[test]
     fn components_come_used_first() {
-        let facts = check("root ::= a b\na ::= \"(\" b \")\" | \"x\"\nb ::= \"[\" a \"]\" | c\nc ::= \"y\"").unwrap();
+        let facts = check(
+            "root ::= a b\na ::= \"(\" b \")\" | \"x\"\nb ::= \"[\" a \"]\" | c\nc ::= \"y\"",
+        )
+        .unwrap();
         let place = |id| facts.order.iter().position(|&o| o == id).unwrap();
         assert!(place(3) < place(1) && place(3) < place(2) && place(0) == 3);
         assert_eq!(facts.cyclic, [false, true, true, false]);

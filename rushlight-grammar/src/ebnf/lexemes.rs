@@ -9,7 +9,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::analyse::nullable;
-use super::parse::{Node, Range};
+use super::node::{Node, Range};
 use super::write::{Plan, Sym};
 
 /// States of all automata together.
@@ -396,8 +396,11 @@ impl Automata {
         let mut met = BTreeSet::new();
         let mut seen = HashSet::new();
         // The flag says that a character was read: the empty text is no lexeme.
-        let mut open: Vec<(usize, usize, bool)> =
-            self.ends.iter().map(|&(other, _)| (start, other, false)).collect();
+        let mut open: Vec<(usize, usize, bool)> = self
+            .ends
+            .iter()
+            .map(|&(other, _)| (start, other, false))
+            .collect();
         while let Some((a, b, read)) = open.pop() {
             if !seen.insert((a, b, read)) {
                 continue;

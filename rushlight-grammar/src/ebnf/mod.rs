@@ -23,6 +23,7 @@
 
 mod analyse;
 mod lexemes;
+mod node;
 mod parse;
 mod write;
 
@@ -65,13 +66,19 @@ pub(crate) fn build(
     target: &mut Target,
 ) -> Result<SymIdx, GrammarReport> {
     let (parsed, root, facts) = analysed(text, limits)?;
-    Ok(write::build(&parsed.rules, root, &facts, vocabulary, target)?)
+    Ok(write::build(
+        &parsed.rules,
+        root,
+        &facts,
+        vocabulary,
+        target,
+    )?)
 }
 
 fn analysed(
     text: &str,
     limits: &Limits,
-) -> Result<(parse::Parsed, usize, analyse::Facts), GrammarReport> {
+) -> Result<(node::Parsed, usize, analyse::Facts), GrammarReport> {
     let parsed = parse::parse(text, limits).map_err(report)?;
     let Some(root) = parsed.root else {
         return Err(report(Vec::new()));

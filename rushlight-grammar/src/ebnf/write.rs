@@ -7,7 +7,7 @@ use llguidance::earley::SymIdx;
 
 use super::analyse::{Facts, is, nullable};
 use super::lexemes;
-use super::parse::{Node, Rule, Token};
+use super::node::{Node, Rule, Token};
 use crate::error::{GrammarError, GrammarErrorKind, Result};
 use crate::target::{Target, class};
 use crate::vocabulary::Vocabulary;
@@ -443,7 +443,9 @@ impl<'a> Writer<'a> {
         let Some(vocabulary) = self.vocabulary else {
             return Err(unknown("tokens need a vocabulary".to_owned()));
         };
-        let last = u32::try_from(vocabulary.len()).unwrap_or(u32::MAX).saturating_sub(1);
+        let last = u32::try_from(vocabulary.len())
+            .unwrap_or(u32::MAX)
+            .saturating_sub(1);
         let ids = match *token {
             Token::Named(ref name) => {
                 let id = vocabulary.control_token(name).ok_or_else(|| {
@@ -465,7 +467,10 @@ impl<'a> Writer<'a> {
 }
 
 fn lost() -> GrammarError {
-    GrammarError::new(GrammarErrorKind::Internal, "a rule was planned and not built")
+    GrammarError::new(
+        GrammarErrorKind::Internal,
+        "a rule was planned and not built",
+    )
 }
 
 fn used_rules(sym: &Sym, used: &mut Vec<usize>) {
@@ -480,9 +485,11 @@ fn used_rules(sym: &Sym, used: &mut Vec<usize>) {
 fn depth(node: &Node, rules: &[usize]) -> usize {
     let inner = match node {
         Node::Text(_) | Node::Class(_) | Node::Token(_) => 0,
-        Node::Seq(parts) | Node::Alt(parts) => {
-            parts.iter().map(|part| depth(part, rules)).max().unwrap_or(0)
-        }
+        Node::Seq(parts) | Node::Alt(parts) => parts
+            .iter()
+            .map(|part| depth(part, rules))
+            .max()
+            .unwrap_or(0),
         Node::Repeat(inner, _, _) => depth(inner, rules),
         Node::Rule(id) => rules.get(*id).copied().unwrap_or(0),
     };

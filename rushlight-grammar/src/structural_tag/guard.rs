@@ -205,7 +205,9 @@ impl Run {
                         }
                         // A bare scalar is over where something else comes.
                         b'0'..=b'9' | b'-' | b'+' | b'.' | b'a'..=b'z' | b'E' => return None,
-                        b' ' | b'\t' | b'\n' | b'\r' | b',' | b':' if depth > 0 || here == start + 1 => {
+                        b' ' | b'\t' | b'\n' | b'\r' | b',' | b':'
+                            if depth > 0 || here == start + 1 =>
+                        {
                             return None;
                         }
                         _ if depth > 0 => return None,

@@ -27,6 +27,7 @@
 //!
 //! Free text that nothing ends may only stand last. A kind or member that is not listed here is refused by name.
 
+mod document;
 mod guard;
 mod xml;
 
@@ -37,13 +38,14 @@ use llguidance::earley::SymIdx;
 use serde_json::{Map, Value};
 
 use crate::ebnf;
-use crate::error::{GrammarError, GrammarErrorKind, GrammarReport, Result};
+use crate::error::{GrammarErrorKind, GrammarReport, Result};
 use crate::json_schema::SchemaOptions;
 use crate::limits::Limits;
 use crate::lower::{Guard, Lowered};
 use crate::regex;
 use crate::target::Target;
 use crate::vocabulary::Vocabulary;
+use document::{At, any_text, format_of};
 use guard::{Content, TagGuard, Tags};
 
 /// Lowers a structural tag.
@@ -80,53 +82,6 @@ pub fn lower(
         guards,
         ..Lowered::from(builder.target.finish(first)?)
     })
-}
-
-struct Format {
-    value: Value,
-    pointer: String,
-}
-
-/// The format of a document, whichever form it is written in.
-fn format_of(value: &Value) -> Result<Format> {
-    let at = At {
-        pointer: String::new(),
-        depth: 0,
-    };
-    let object = at.object(value)?;
-    if let Some(structures) = object.get("structures") {
-        at.only(object, &["type", "structures", "triggers"])?;
-        let mut tags = Vec::new();
-        let list = at.under("structures").list(structures)?;
-        for (n, structure) in list.iter().enumerate() {
-            let at = at.under("structures").under(&n.to_string());
-            let structure = at.object(structure)?;
-            at.only(structure, &["begin", "schema", "end"])?;
-            let member = |name: &str| structure.get(name).cloned().unwrap_or(Value::Null);
-            tags.push(serde_json::json!({
-                "begin": member("begin"),
-                "content": {"type": "json_schema", "json_schema": member("schema")},
-                "end": member("end"),
-            }));
-        }
-        let triggers = object.get("triggers").cloned().unwrap_or(Value::Null);
-        return Ok(Format {
-            value: serde_json::json!({"type": "triggered_tags", "triggers": triggers, "tags": tags}),
-            pointer: String::new(),
-        });
-    }
-    at.only(object, &["type", "format"])?;
-    match object.get("type").map(Value::as_str) {
-        None | Some(Some("structural_tag")) => {}
-        _ => return Err(at.error(GrammarErrorKind::Invalid, "type", "must be \"structural_tag\"")),
-    }
-    match object.get("format") {
-        Some(format) => Ok(Format {
-            value: format.clone(),
-            pointer: "/format".into(),
-        }),
-        None => Err(at.error(GrammarErrorKind::Invalid, "format", "is missing")),
-    }
 }
 
 /// What surrounds a format.
@@ -185,7 +140,11 @@ impl Builder<'_> {
             "json_schema" => self.json_schema(object, at, around),
             "qwen_xml_parameter" => {
                 at.only(object, &["type", "json_schema"])?;
-                xml::parameters(self, at.member(object, "json_schema")?, &at.under("json_schema"))
+                xml::parameters(
+                    self,
+                    at.member(object, "json_schema")?,
+                    &at.under("json_schema"),
+                )
             }
             "grammar" => {
                 at.only(object, &["type", "grammar"])?;
@@ -233,7 +192,9 @@ impl Builder<'_> {
             Some(Some("qwen_xml")) => return xml::parameters(self, schema, &inner),
             Some(_) => {
                 let reason = "must be \"json\" or \"qwen_xml\"";
-                return Err(at.error(GrammarErrorKind::Unsupported, "style", reason).into());
+                return Err(at
+                    .error(GrammarErrorKind::Unsupported, "style", reason)
+                    .into());
             }
         }
         let (symbol, guards) = self.embed(schema, &inner)?;
@@ -302,7 +263,9 @@ impl Builder<'_> {
         let list = elements.list(at.member(object, "elements")?)?;
         if list.is_empty() {
             let reason = "an 'or' of nothing matches no text";
-            return Err(at.error(GrammarErrorKind::Unsatisfiable, "elements", reason).into());
+            return Err(at
+                .error(GrammarErrorKind::Unsatisfiable, "elements", reason)
+                .into());
         }
         let mut ways = Vec::with_capacity(list.len());
         // A guard could not tell which of several the text is.
@@ -343,7 +306,9 @@ impl Builder<'_> {
             _ => vec![at.text(object, "end")?.to_owned()],
         };
         if ends.is_empty() {
-            return Err(at.error(GrammarErrorKind::Invalid, "end", "is an empty list").into());
+            return Err(at
+                .error(GrammarErrorKind::Invalid, "end", "is an empty list")
+                .into());
         }
         let tag = self.tags.add(begin, &ends);
         let content = at.member(object, "content")?;
@@ -442,7 +407,9 @@ impl Builder<'_> {
     ) -> Result<SymIdx, GrammarReport> {
         if !around.last {
             let reason = "free text must stand last, or be all of a tag's content";
-            return Err(at.error(GrammarErrorKind::Unsupported, "type", reason).into());
+            return Err(at
+                .error(GrammarErrorKind::Unsupported, "type", reason)
+                .into());
         }
         Ok(self.target.lexeme(text_without(excludes))?)
     }
@@ -471,8 +438,14 @@ impl Builder<'_> {
         around: &Around,
         ends: &[String],
     ) -> Result<SymIdx, GrammarReport> {
-        const MEMBERS: [&str; 6] =
-            ["type", "triggers", "tags", "at_least_one", "stop_after_first", "excludes"];
+        const MEMBERS: [&str; 6] = [
+            "type",
+            "triggers",
+            "tags",
+            "at_least_one",
+            "stop_after_first",
+            "excludes",
+        ];
         at.only(object, &MEMBERS)?;
         let triggers = at.texts(object, "triggers")?;
         let excludes = at.texts_or_none(object, "excludes")?;
@@ -480,7 +453,11 @@ impl Builder<'_> {
         let stop_after_first = at.flag(object, "stop_after_first")?;
         if triggers.is_empty() || triggers.iter().any(String::is_empty) {
             return Err(at
-                .error(GrammarErrorKind::Invalid, "triggers", "must be texts, at least one")
+                .error(
+                    GrammarErrorKind::Invalid,
+                    "triggers",
+                    "must be texts, at least one",
+                )
                 .into());
         }
         // Of each trigger: what may follow it. Of the first tag: whole tags.
@@ -528,7 +505,9 @@ impl Builder<'_> {
         }
         if called.is_empty() {
             let reason = "no tag is there";
-            return Err(at.error(GrammarErrorKind::Unsatisfiable, "tags", reason).into());
+            return Err(at
+                .error(GrammarErrorKind::Unsatisfiable, "tags", reason)
+                .into());
         }
         let end = match ends {
             [] => self.target.empty()?,
@@ -563,7 +542,13 @@ impl Builder<'_> {
         at: &At,
         around: &Around,
     ) -> Result<SymIdx, GrammarReport> {
-        const MEMBERS: [&str; 5] = ["type", "tags", "separator", "at_least_one", "stop_after_first"];
+        const MEMBERS: [&str; 5] = [
+            "type",
+            "tags",
+            "separator",
+            "at_least_one",
+            "stop_after_first",
+        ];
         at.only(object, &MEMBERS)?;
         let separator = at.text(object, "separator")?.to_owned();
         let at_least_one = at.flag(object, "at_least_one")?;
@@ -582,7 +567,9 @@ impl Builder<'_> {
         }
         if ways.is_empty() {
             let reason = "no tag is there";
-            return Err(at.error(GrammarErrorKind::Unsatisfiable, "tags", reason).into());
+            return Err(at
+                .error(GrammarErrorKind::Unsatisfiable, "tags", reason)
+                .into());
         }
         let tag = self.target.alt(&ways)?;
         let mut all = tag;
@@ -599,16 +586,6 @@ impl Builder<'_> {
     }
 }
 
-/// The excluded strings of a free text, where `content` is one.
-fn any_text(content: &Value, at: &At) -> Result<Option<Vec<String>>> {
-    let object = at.object(content)?;
-    if object.get("type").and_then(Value::as_str) != Some("any_text") {
-        return Ok(None);
-    }
-    at.only(object, &["type", "excludes"])?;
-    at.texts_or_none(object, "excludes").map(Some)
-}
-
 fn any() -> RegexAst {
     RegexAst::Regex("(?s:.)*".to_owned())
 }
@@ -621,91 +598,4 @@ fn text_without(strings: &[String]) -> RegexAst {
         parts.push(RegexAst::Not(Box::new(with)));
     }
     RegexAst::And(parts)
-}
-
-/// A place in the document.
-#[derive(Clone)]
-struct At {
-    pointer: String,
-    depth: usize,
-}
-
-impl At {
-    fn under(&self, name: &str) -> Self {
-        let name = name.replace('~', "~0").replace('/', "~1");
-        Self {
-            pointer: format!("{}/{name}", self.pointer),
-            depth: self.depth + 1,
-        }
-    }
-
-    fn error(
-        &self,
-        kind: GrammarErrorKind,
-        keyword: &str,
-        reason: impl Into<String>,
-    ) -> GrammarError {
-        GrammarError::json(kind, self.pointer.clone(), keyword, reason)
-    }
-
-    fn object<'v>(&self, value: &'v Value) -> Result<&'v Map<String, Value>> {
-        value
-            .as_object()
-            .ok_or_else(|| self.error(GrammarErrorKind::Invalid, "", "must be an object"))
-    }
-
-    fn list<'v>(&self, value: &'v Value) -> Result<&'v [Value]> {
-        match value {
-            Value::Array(list) => Ok(list),
-            _ => Err(self.error(GrammarErrorKind::Invalid, "", "must be a list")),
-        }
-    }
-
-    fn member<'v>(&self, object: &'v Map<String, Value>, name: &str) -> Result<&'v Value> {
-        object
-            .get(name)
-            .ok_or_else(|| self.error(GrammarErrorKind::Invalid, name, "is missing"))
-    }
-
-    fn text<'v>(&self, object: &'v Map<String, Value>, name: &str) -> Result<&'v str> {
-        self.member(object, name)?
-            .as_str()
-            .ok_or_else(|| self.error(GrammarErrorKind::Invalid, name, "must be a string"))
-    }
-
-    fn texts(&self, object: &Map<String, Value>, name: &str) -> Result<Vec<String>> {
-        let texts = self.member(object, name)?.as_array().and_then(|list| {
-            list.iter()
-                .map(|text| text.as_str().map(str::to_owned))
-                .collect::<Option<Vec<_>>>()
-        });
-        texts.ok_or_else(|| self.error(GrammarErrorKind::Invalid, name, "must be a list of strings"))
-    }
-
-    fn texts_or_none(&self, object: &Map<String, Value>, name: &str) -> Result<Vec<String>> {
-        match object.get(name) {
-            None | Some(Value::Null) => Ok(Vec::new()),
-            Some(_) => self.texts(object, name),
-        }
-    }
-
-    fn flag(&self, object: &Map<String, Value>, name: &str) -> Result<bool> {
-        match object.get(name) {
-            None => Ok(false),
-            Some(Value::Bool(flag)) => Ok(*flag),
-            Some(_) => Err(self.error(GrammarErrorKind::Invalid, name, "must be true or false")),
-        }
-    }
-
-    /// Refuses members that nothing here reads: they could mean a promise.
-    fn only(&self, object: &Map<String, Value>, names: &[&str]) -> Result<()> {
-        match object.keys().find(|key| !names.contains(&key.as_str())) {
-            Some(key) => Err(self.error(
-                GrammarErrorKind::Unsupported,
-                key,
-                format!("is not supported here; known: {}", names.join(", ")),
-            )),
-            None => Ok(()),
-        }
-    }
 }

@@ -7,12 +7,20 @@ use llguidance::derivre::RegexAst;
 use llguidance::earley::SymIdx;
 use serde_json::{Map, Value};
 
-use super::{At, Builder};
+use super::Builder;
+use super::document::At;
 use crate::error::{GrammarErrorKind, GrammarReport, Result};
 
 const END: &str = "</parameter>";
 /// Members of a schema that assert nothing.
-const NOTES: [&str; 6] = ["title", "description", "default", "examples", "$comment", "deprecated"];
+const NOTES: [&str; 6] = [
+    "title",
+    "description",
+    "default",
+    "examples",
+    "$comment",
+    "deprecated",
+];
 
 /// The members of object schema `schema`.
 pub(super) fn parameters(
@@ -21,11 +29,21 @@ pub(super) fn parameters(
     at: &At,
 ) -> Result<SymIdx, GrammarReport> {
     let object = at.object(schema)?;
-    let known = ["type", "properties", "required", "additionalProperties", "$defs", "definitions", "$schema"];
+    let known = [
+        "type",
+        "properties",
+        "required",
+        "additionalProperties",
+        "$defs",
+        "definitions",
+        "$schema",
+    ];
     at.only(object, &[known.as_slice(), NOTES.as_slice()].concat())?;
     if object.get("type").and_then(Value::as_str) != Some("object") {
         let reason = "must be \"object\" to be written as parameters";
-        return Err(at.error(GrammarErrorKind::Unsupported, "type", reason).into());
+        return Err(at
+            .error(GrammarErrorKind::Unsupported, "type", reason)
+            .into());
     }
     let required = at.texts_or_none(object, "required")?;
     let empty = Map::new();
@@ -36,7 +54,9 @@ pub(super) fn parameters(
     };
     if let Some(name) = required.iter().find(|name| !properties.contains_key(*name)) {
         let reason = format!("'{name}' is not a declared member");
-        return Err(at.error(GrammarErrorKind::Unsupported, "required", reason).into());
+        return Err(at
+            .error(GrammarErrorKind::Unsupported, "required", reason)
+            .into());
     }
     let mut parts = vec![line(builder)?];
     for (name, property) in properties {
@@ -67,7 +87,10 @@ fn value(
 ) -> Result<SymIdx, GrammarReport> {
     let is_string = property.get("type").and_then(Value::as_str) == Some("string");
     if is_string && let Some(object) = property.as_object() {
-        at.only(object, &[["type", "enum", "const"].as_slice(), NOTES.as_slice()].concat())?;
+        at.only(
+            object,
+            &[["type", "enum", "const"].as_slice(), NOTES.as_slice()].concat(),
+        )?;
         let texts = match (object.get("const"), object.get("enum")) {
             (Some(text), _) => Some(vec![text.clone()]),
             (None, Some(Value::Array(texts))) => Some(texts.clone()),
@@ -82,7 +105,9 @@ fn value(
         }
         if ways.is_empty() {
             let reason = "no string is among the values";
-            return Err(at.error(GrammarErrorKind::Unsatisfiable, "enum", reason).into());
+            return Err(at
+                .error(GrammarErrorKind::Unsatisfiable, "enum", reason)
+                .into());
         }
         let text = builder.target.alt(&ways)?;
         let (before, after) = (line(builder)?, line(builder)?);

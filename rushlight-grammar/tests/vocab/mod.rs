@@ -29,8 +29,8 @@ pub fn toy_canonical() -> Arc<Vocabulary> {
 }
 
 const WORDS: [&str; 24] = [
-    "{\"", "\":", "\":\"", "\",\"", "\"}", "name", "na", "me", "true", "false", "null", "yes", " please",
-    "the", " the", "ing", "12", "123", "ab", "abc", "[]", "{}", "\"a", "é",
+    "{\"", "\":", "\":\"", "\",\"", "\"}", "name", "na", "me", "true", "false", "null", "yes",
+    " please", "the", " the", "ing", "12", "123", "ab", "abc", "[]", "{}", "\"a", "é",
 ];
 
 fn toy_with(canonical: bool) -> Arc<Vocabulary> {
@@ -85,7 +85,10 @@ pub fn models() -> Option<PathBuf> {
 
 /// The vocabulary of a byte-level tokenizer under `tokenizers/NAME`, without its spelling.
 pub fn byte_level(name: &str) -> Option<Arc<Vocabulary>> {
-    let path = models()?.join("tokenizers").join(name).join("tokenizer.json");
+    let path = models()?
+        .join("tokenizers")
+        .join(name)
+        .join("tokenizer.json");
     let file = std::fs::read(&path).unwrap();
     let json: serde_json::Value = serde_json::from_slice(&file).unwrap();
     let alphabet = byte_alphabet();
@@ -148,7 +151,9 @@ pub fn compile(source: &GrammarSource) -> Result<Arc<CompiledGrammar>, GrammarRe
 }
 
 pub fn matcher(source: &GrammarSource) -> Matcher {
-    compile(source).unwrap_or_else(|e| panic!("{source:?}: {e}")).matcher()
+    compile(source)
+        .unwrap_or_else(|e| panic!("{source:?}: {e}"))
+        .matcher()
 }
 
 /// Whether the grammar accepts `text`, fed a byte at a time to a vocabulary whose first 256 ids are the bytes.
@@ -179,7 +184,9 @@ pub fn has(mask: &[u32], token: u32) -> bool {
 
 /// The ids whose bits are set.
 pub fn set(mask: &[u32]) -> Vec<u32> {
-    (0..mask.len() as u32 * 32).filter(|&t| has(mask, t)).collect()
+    (0..mask.len() as u32 * 32)
+        .filter(|&t| has(mask, t))
+        .collect()
 }
 
 /// A generator of numbers that is the same on every machine.
@@ -187,7 +194,10 @@ pub struct Draws(pub u64);
 
 impl Draws {
     pub fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
         ((self.0 >> 33) as usize) % n
     }
 }

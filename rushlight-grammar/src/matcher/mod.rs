@@ -1,0 +1,426 @@
+//! One sequence's way through a compiled grammar.
+//!
+//! [`Matcher`] drives the mask engine's parser and adds what it lacks: stop ids and twins, guards with bounded rewinds, the
+//! token budget, forced text in the tokenizer's own spelling, and a wall around panics. A panic, or a mask past its limit,
+//! ends that matcher and no other: each has a lexer of its own.
+
+mod advance;
+mod constraint;
+mod next;
+
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use llguidance::TokenParser;
+use llguidance::api::StopReason;
+use rushlight_engine::constrain::{Accepted, ConstraintCounts, MaskStatus};
+
+use crate::budget::Budget;
+use crate::close;
+use crate::compile::CompiledGrammar;
+use crate::error::{GrammarError, GrammarErrorKind, Place, Result};
+use crate::lower::GuardRun;
+use crate::vocabulary::Vocabulary;
+pub(crate) use advance::push_all;
+
+/// Follows one sequence through a [`CompiledGrammar`].
+pub struct Matcher {
+    grammar: Arc<CompiledGrammar>,
+    // `None` once it failed.
+    parser: Option<TokenParser>,
+    failure: Option<GrammarError>,
+    guards: Vec<Box<dyn GuardRun>>,
+    tokens: Vec<u32>,
+    // Bytes of `text` after each token.
+    ends: Vec<usize>,
+    text: Vec<u8>,
+    // Control tokens accepted: they are not in `text`, so the text alone does not tell the state.
+    controls: usize,
+    ended: bool,
+    // Tokens that may not stand at a position, given the tokens before it.
+    excluded: Vec<(usize, u32)>,
+    next: Option<Next>,
+    spare: Vec<u32>,
+    budget: Option<Budget>,
+    refusals: usize,
+    counts: ConstraintCounts,
+}
+
+/// What may follow the accepted tokens.
+struct Next {
+    // One bit an id, as wide as the logits; stop ids included.
+    mask: Vec<u32>,
+    may_end: bool,
+    has_token: bool,
+}
+
+impl Matcher {
+    pub(crate) fn new(grammar: Arc<CompiledGrammar>, parser: TokenParser) -> Self {
+        let guards = grammar.guards().iter().map(|g| g.begin()).collect();
+        Self {
+            grammar,
+            parser: Some(parser),
+            failure: None,
+            guards,
+            tokens: Vec::new(),
+            ends: Vec::new(),
+            text: Vec::new(),
+            controls: 0,
+            ended: false,
+            excluded: Vec::new(),
+            next: None,
+            spare: Vec::new(),
+            budget: None,
+            refusals: 0,
+            counts: ConstraintCounts::default(),
+        }
+    }
+
+    /// The grammar that this follows.
+    pub fn grammar(&self) -> &Arc<CompiledGrammar> {
+        &self.grammar
+    }
+
+    /// The text so far, without control tokens. It may end inside a character.
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// The tokens accepted and not undone, stop ids included.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// Writes what may come next; see [`Constraint::mask`](rushlight_engine::constrain::Constraint::mask).
+    ///
+    /// # Errors
+    /// [`GrammarErrorKind::InvalidOption`] for a buffer of another length, [`GrammarErrorKind::DeadEnd`],
+    /// [`GrammarErrorKind::Limit`], [`GrammarErrorKind::Internal`] and, after one of those, [`GrammarErrorKind::Poisoned`].
+    pub fn mask(&mut self, out: &mut [u32]) -> Result<MaskStatus> {
+        let words = self.vocabulary().logits().div_ceil(32);
+        if out.len() != words {
+            return Err(GrammarError::new(
+                GrammarErrorKind::InvalidOption,
+                format!("the mask has {} words; it must have {words}", out.len()),
+            ));
+        }
+        self.counts.masks += 1;
+        if self.ended {
+            self.check_alive()?;
+            return Ok(MaskStatus::Terminated);
+        }
+        self.narrow_to_budget()?;
+        let next = self.next()?;
+        if !next.has_token {
+            if next.may_end {
+                return Ok(MaskStatus::Terminated);
+            }
+            return Err(self.dead_end());
+        }
+        out.copy_from_slice(&next.mask);
+        Ok(MaskStatus::Constrained)
+    }
+
+    /// Takes a token; see [`Constraint::accept`](rushlight_engine::constrain::Constraint::accept).
+    ///
+    /// # Errors
+    /// [`GrammarErrorKind::IllegalToken`] leaves the matcher as it was; [`GrammarErrorKind::GuardExhausted`] and the errors of
+    /// [`mask`](Self::mask) do not.
+    pub fn accept(&mut self, token: u32) -> Result<Accepted> {
+        self.check_alive()?;
+        if self.ended {
+            return Err(self.illegal(token, "the text has ended"));
+        }
+        if self.vocabulary().is_stop(token) {
+            if !self.may_end()? {
+                return Err(self.illegal(token, "the text may not end here"));
+            }
+            self.ended = true;
+            self.tokens.push(token);
+            self.ends.push(self.text.len());
+            return Ok(Accepted::Taken);
+        }
+        if !self.allows(token)? {
+            return Err(self.illegal(token, "the grammar does not allow it here"));
+        }
+        if let Some(value_start) = self.push_guards(token) {
+            return self.refuse(token, value_start);
+        }
+        self.consume(token)?;
+        if !self.guards.is_empty() {
+            // A guard may leave nothing to say; the sequence must learn that now, when it can still go back.
+            let next = self.next()?;
+            if !next.has_token && !next.may_end {
+                let at = self.text.len();
+                self.undo(1)?;
+                return self.refuse(token, at);
+            }
+        }
+        if !self.fits_budget()? {
+            self.undo(1)?;
+            let at = self.text.len();
+            return self.refuse(token, at);
+        }
+        Ok(Accepted::Taken)
+    }
+
+    /// The tokens of the text that must come next; see [`Constraint::forced`](rushlight_engine::constrain::Constraint::forced).
+    ///
+    /// # Errors
+    /// Those of [`mask`](Self::mask).
+    pub fn forced(&mut self) -> Result<Vec<u32>> {
+        self.check_alive()?;
+        if self.ended || !self.vocabulary().is_canonical() {
+            return Ok(Vec::new());
+        }
+        let bytes = self.engine(|parser| Ok::<_, String>(parser.force_bytes()))?;
+        let text = match std::str::from_utf8(&bytes) {
+            Ok(text) => text,
+            // The rest of the last character depends on what is chosen.
+            Err(e) => bytes
+                .get(..e.valid_up_to())
+                .and_then(|whole| std::str::from_utf8(whole).ok())
+                .unwrap_or(""),
+        };
+        if text.is_empty() {
+            return Ok(Vec::new());
+        }
+        let Some(mut tokens) = self.spell(text) else {
+            self.counts.disagreements += 1;
+            return Ok(Vec::new());
+        };
+        let vocabulary = self.grammar.vocabulary().clone();
+        let in_trie: Vec<u32> = tokens.iter().map(|&t| vocabulary.in_trie(t)).collect();
+        let whole = text.len() == bytes.len();
+        let (straddling, _) = self.engine(|parser| {
+            Ok::<_, String>(
+                parser
+                    .parser
+                    .with_recognizer(|r| vocabulary.trie().chop_tokens(r, &in_trie)),
+            )
+        })?;
+        let straddling = if whole { straddling } else { straddling.max(1) };
+        tokens.truncate(tokens.len().saturating_sub(straddling));
+        self.counts.forced += u64::try_from(tokens.len()).unwrap_or(u64::MAX);
+        Ok(tokens)
+    }
+
+    /// Undoes the newest `tokens` tokens; see [`Constraint::rollback`](rushlight_engine::constrain::Constraint::rollback).
+    ///
+    /// # Errors
+    /// [`GrammarErrorKind::InvalidOption`] for more tokens than were accepted.
+    pub fn rollback(&mut self, tokens: usize) -> Result<()> {
+        self.check_alive()?;
+        if tokens > self.tokens.len() {
+            return Err(GrammarError::new(
+                GrammarErrorKind::InvalidOption,
+                format!(
+                    "cannot undo {tokens} tokens: {} were accepted",
+                    self.tokens.len()
+                ),
+            ));
+        }
+        self.undo(tokens)
+    }
+
+    /// An independent matcher in the same state.
+    ///
+    /// # Errors
+    /// [`GrammarErrorKind::Poisoned`].
+    pub fn fork(&self) -> Result<Self> {
+        self.check_alive()?;
+        Ok(Self {
+            grammar: self.grammar.clone(),
+            // With a lexer of its own, so that a panic here is no trouble there.
+            parser: self.parser.as_ref().map(TokenParser::deep_clone),
+            failure: None,
+            guards: self.guards.iter().map(|g| g.fork()).collect(),
+            tokens: self.tokens.clone(),
+            ends: self.ends.clone(),
+            text: self.text.clone(),
+            controls: self.controls,
+            ended: self.ended,
+            excluded: self.excluded.clone(),
+            next: None,
+            spare: Vec::new(),
+            budget: self.budget.clone(),
+            refusals: self.refusals,
+            counts: self.counts,
+        })
+    }
+
+    /// Whether the text may end here; true once it has ended.
+    ///
+    /// # Errors
+    /// Those of [`mask`](Self::mask).
+    pub fn may_end(&mut self) -> Result<bool> {
+        self.check_alive()?;
+        if self.ended {
+            return Ok(true);
+        }
+        if let Some(next) = &self.next {
+            return Ok(next.may_end);
+        }
+        let accepting = self.engine(|parser| Ok::<_, String>(parser.is_accepting()))?;
+        Ok(accepting && self.guards_finish())
+    }
+
+    /// Whether a stop id was accepted.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Says that at most `tokens` more tokens will be sampled; see [`Constraint::budget`](rushlight_engine::constrain::Constraint::budget).
+    ///
+    /// # Errors
+    /// [`GrammarErrorKind::Budget`] where the shortest answer known needs more.
+    pub fn budget(&mut self, tokens: usize) -> Result<()> {
+        self.check_alive()?;
+        let reserve = self.grammar.reserve();
+        let needed = match self.completion()? {
+            Some(text) => close::token_count(self.vocabulary(), &text),
+            None => 0,
+        };
+        if needed > tokens {
+            return Err(GrammarError::new(
+                GrammarErrorKind::Budget,
+                format!("the shortest answer has {needed} tokens; {tokens} are left"),
+            ));
+        }
+        self.budget = Some(Budget::new(self.tokens.len(), tokens, reserve));
+        self.next = None;
+        Ok(())
+    }
+
+    /// What it did so far.
+    pub fn counts(&self) -> ConstraintCounts {
+        self.counts
+    }
+
+    fn vocabulary(&self) -> &Vocabulary {
+        self.grammar.vocabulary()
+    }
+
+    fn check_alive(&self) -> Result<()> {
+        match &self.failure {
+            Some(cause) => Err(GrammarError::new(
+                GrammarErrorKind::Poisoned,
+                "this matcher failed before and cannot go on",
+            )
+            .with_source(cause.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs the engine behind a wall: whatever goes wrong ends this matcher.
+    fn engine<T, E: fmt::Display>(
+        &mut self,
+        call: impl FnOnce(&mut TokenParser) -> Result<T, E>,
+    ) -> Result<T> {
+        self.check_alive()?;
+        let position = self.tokens.len();
+        let Some(parser) = self.parser.as_mut() else {
+            return Err(internal("the matcher has no parser"));
+        };
+        let done = llguidance::panic_utils::catch_unwind(AssertUnwindSafe(|| Ok(call(parser))));
+        let error = match done {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(e)) => match parser.stop_reason() {
+                StopReason::LexerTooComplex | StopReason::ParserTooComplex => {
+                    GrammarError::new(GrammarErrorKind::Limit, e.to_string())
+                }
+                _ => internal(e),
+            },
+            Err(panic) => {
+                let text = panic.to_string();
+                internal(text.lines().next().unwrap_or("panic"))
+            }
+        }
+        .with_place(Place::Token { position });
+        self.failure = Some(error.clone());
+        self.parser = None;
+        self.next = None;
+        Err(error)
+    }
+
+    /// `text` in the tokenizer's spelling after what stands before it; `None` where that spells something else.
+    fn spell(&mut self, text: &str) -> Option<Vec<u32>> {
+        let vocabulary = self.grammar.vocabulary().clone();
+        let previous = self.tokens.last().copied();
+        let context = previous
+            .and_then(|t| std::str::from_utf8(vocabulary.token_bytes(t)).ok())
+            .filter(|c| !c.is_empty());
+        if let (Some(context), Some(previous)) = (context, previous) {
+            let joined = vocabulary.encode(&format!("{context}{text}"));
+            if joined.first() == Some(&previous) {
+                let tokens: Vec<u32> = joined.into_iter().skip(1).collect();
+                if spells(&vocabulary, &tokens, text) {
+                    return Some(tokens);
+                }
+            }
+            self.counts.disagreements += 1;
+        }
+        let tokens = vocabulary.encode(text);
+        spells(&vocabulary, &tokens, text).then_some(tokens)
+    }
+
+    fn illegal(&self, token: u32, reason: &str) -> GrammarError {
+        GrammarError::new(
+            GrammarErrorKind::IllegalToken,
+            format!("token {token} is not legal: {reason}"),
+        )
+        .with_place(Place::Token {
+            position: self.tokens.len(),
+        })
+    }
+
+    fn dead_end(&self) -> GrammarError {
+        GrammarError::new(
+            GrammarErrorKind::DeadEnd,
+            "no token continues the text, and it may not end here",
+        )
+        .with_place(Place::Token {
+            position: self.tokens.len(),
+        })
+    }
+}
+
+fn spells(vocabulary: &Vocabulary, tokens: &[u32], text: &str) -> bool {
+    let mut rest = text.as_bytes();
+    for &token in tokens {
+        let bytes = vocabulary.token_bytes(token);
+        match rest.strip_prefix(bytes) {
+            Some(after) if !bytes.is_empty() => rest = after,
+            _ => return false,
+        }
+    }
+    rest.is_empty()
+}
+
+fn internal(message: impl fmt::Display) -> GrammarError {
+    GrammarError::new(GrammarErrorKind::Internal, message.to_string())
+}
+
+impl Drop for Matcher {
+    fn drop(&mut self) {
+        // The lexer has learnt states that the next sequence of this grammar will meet again.
+        let in_parser = self.tokens.len() - usize::from(self.ended);
+        if self.failure.is_some() {
+            return;
+        }
+        if let Some(parser) = self.parser.take() {
+            self.grammar.give_back(parser, in_parser);
+        }
+    }
+}
+
+impl fmt::Debug for Matcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Matcher")
+            .field("tokens", &self.tokens.len())
+            .field("ended", &self.ended)
+            .field("failure", &self.failure)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,187 @@
+//! What may come next: the engine's mask, without what guards and the token budget exclude.
+
+use llguidance::api::StopReason;
+
+use super::{Matcher, Next, internal};
+use crate::budget::{Budget, Zone};
+use crate::close;
+use crate::error::Result;
+use crate::vocabulary::{bit, clear_bit, set_bit, set_tokens};
+
+/// A guarded mask with at most this many tokens is checked token by token, so that a choice which a guard has narrowed to
+/// nothing is found before it is sampled.
+const GUARDED_CHOICES: usize = 64;
+/// Masks of texts up to this length are kept for the next sequence of the same grammar.
+const MEMO_TEXT_BYTES: usize = 96;
+
+impl Matcher {
+    /// What may come next, computed once a position.
+    pub(super) fn next(&mut self) -> Result<&Next> {
+        if self.next.is_none() {
+            let made = self.compute_next()?;
+            self.next = Some(made);
+        }
+        match &self.next {
+            Some(next) => Ok(next),
+            None => Err(internal("the mask was lost")),
+        }
+    }
+
+    pub(super) fn compute_next(&mut self) -> Result<Next> {
+        let grammar = self.grammar.clone();
+        let vocabulary = grammar.vocabulary();
+        let mut mask = std::mem::take(&mut self.spare);
+        mask.resize(vocabulary.logits().div_ceil(32), 0);
+        let memo =
+            (self.controls == 0 && self.text.len() <= MEMO_TEXT_BYTES).then(|| grammar.memo());
+        let known = memo.and_then(|memo| memo.copy(&self.text, &mut mask));
+        let mut may_end = match known {
+            Some(may_end) => may_end,
+            None => {
+                let may_end = self.compute_mask(&mut mask)?;
+                if let Some(memo) = memo {
+                    memo.keep(&self.text, &mask, may_end);
+                }
+                may_end
+            }
+        };
+        let position = self.tokens.len();
+        for &(at, token) in &self.excluded {
+            if at == position {
+                clear_bit(&mut mask, token);
+            }
+        }
+        if !self.guards.is_empty() {
+            may_end &= self.guards_finish();
+            self.clear_guarded(&mut mask);
+        }
+        let has_token = mask.iter().any(|&word| word != 0);
+        if may_end {
+            for &id in vocabulary.stop_ids() {
+                set_bit(&mut mask, id);
+            }
+        }
+        Ok(Next {
+            mask,
+            may_end,
+            has_token,
+        })
+    }
+
+    /// The engine's own mask, without stop ids; the answer says whether the text may end.
+    pub(super) fn compute_mask(&mut self, mask: &mut [u32]) -> Result<bool> {
+        let grammar = self.grammar.clone();
+        let vocabulary = grammar.vocabulary();
+        let end = vocabulary.end();
+        self.engine(|parser| {
+            if parser.stop_reason() == StopReason::NoExtensionBias {
+                mask.fill(0);
+                return Ok(false);
+            }
+            match parser.compute_mask() {
+                Ok(set) => {
+                    let words = set.as_slice();
+                    vocabulary.export(words, false, mask);
+                    Ok(bit(words, end))
+                }
+                // Nothing may follow: for this crate a state like any other, which a rollback leaves.
+                Err(_) if parser.stop_reason() == StopReason::NoExtensionBias => {
+                    mask.fill(0);
+                    Ok(false)
+                }
+                Err(e) => Err(e),
+            }
+        })
+    }
+
+    /// Clears the tokens that a guard would refuse, where few enough are set to try them all.
+    pub(super) fn clear_guarded(&mut self, mask: &mut [u32]) {
+        let choices: Vec<u32> = set_tokens(mask).take(GUARDED_CHOICES + 1).collect();
+        if choices.len() > GUARDED_CHOICES {
+            return;
+        }
+        for token in choices {
+            let before = self.text.len();
+            if self.push_guards(token).is_some() {
+                clear_bit(mask, token);
+            } else {
+                for guard in &mut self.guards {
+                    guard.truncate(before);
+                }
+            }
+        }
+    }
+
+    /// In the hard zone, keeps only the tokens on the way to the end.
+    pub(super) fn narrow_to_budget(&mut self) -> Result<()> {
+        let Some(budget) = &self.budget else {
+            return Ok(());
+        };
+        if budget.zone(self.tokens.len()) != Zone::Hard {
+            return Ok(());
+        }
+        let left = budget.left(self.tokens.len());
+        let Some(way) = self.completion()? else {
+            return Ok(());
+        };
+        self.next()?;
+        let grammar = self.grammar.clone();
+        let vocabulary = grammar.vocabulary();
+        let Some(next) = &mut self.next else {
+            return Ok(());
+        };
+        if way.is_empty() {
+            // It may end, so it does.
+            next.mask.fill(0);
+            next.has_token = false;
+            return Ok(());
+        }
+        let mut kept = vec![0; next.mask.len()];
+        let mut has_token = false;
+        for token in close::tokens_along(vocabulary, &way, left) {
+            if bit(&next.mask, token) {
+                set_bit(&mut kept, token);
+                has_token = true;
+            }
+        }
+        if has_token {
+            next.mask = kept;
+        }
+        Ok(())
+    }
+
+    /// Whether the answer can still close in the tokens that are left. Looked at in the soft and hard zones, and now and
+    /// then before.
+    pub(super) fn fits_budget(&mut self) -> Result<bool> {
+        let position = self.tokens.len();
+        let Some(budget) = &self.budget else {
+            return Ok(true);
+        };
+        if budget.zone(position) == Zone::Free && !budget.is_checkpoint(position) {
+            return Ok(true);
+        }
+        let left = budget.left(position);
+        let Some(way) = self.completion()? else {
+            return Ok(true);
+        };
+        let needed = close::token_count(self.vocabulary(), &way);
+        if let Some(budget) = &mut self.budget {
+            budget.seen(position, needed);
+        }
+        Ok(needed <= left)
+    }
+
+    /// A short text that closes the answer from here; `None` where none was found.
+    pub(super) fn completion(&mut self) -> Result<Option<Vec<u8>>> {
+        if let Some(known) = self.budget.as_ref().and_then(Budget::way) {
+            return Ok(Some(known.to_vec()));
+        }
+        let grammar = self.grammar.clone();
+        let guards: Vec<_> = self.guards.iter().map(|g| g.fork()).collect();
+        let way = self.engine(|parser| close::completion(parser, guards, grammar.vocabulary()))?;
+        if let (Some(budget), Some(way)) = (&mut self.budget, &way) {
+            budget.set_way(way.clone());
+        }
+        Ok(way)
+    }
+}

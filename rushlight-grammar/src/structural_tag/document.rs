@@ -1,0 +1,165 @@
+//! Reading a document's members, with the place in every error.
+
+use serde_json::{Map, Value};
+
+use crate::error::{GrammarError, GrammarErrorKind, Result};
+
+/// A document's format, and where it stands.
+pub(super) struct Format {
+    pub(super) value: Value,
+    pub(super) pointer: String,
+}
+
+/// The format of a document, whichever form it is written in.
+pub(super) fn format_of(value: &Value) -> Result<Format> {
+    let at = At {
+        pointer: String::new(),
+        depth: 0,
+    };
+    let object = at.object(value)?;
+    if let Some(structures) = object.get("structures") {
+        at.only(object, &["type", "structures", "triggers"])?;
+        let mut tags = Vec::new();
+        let list = at.under("structures").list(structures)?;
+        for (n, structure) in list.iter().enumerate() {
+            let at = at.under("structures").under(&n.to_string());
+            let structure = at.object(structure)?;
+            at.only(structure, &["begin", "schema", "end"])?;
+            let member = |name: &str| structure.get(name).cloned().unwrap_or(Value::Null);
+            tags.push(serde_json::json!({
+                "begin": member("begin"),
+                "content": {"type": "json_schema", "json_schema": member("schema")},
+                "end": member("end"),
+            }));
+        }
+        let triggers = object.get("triggers").cloned().unwrap_or(Value::Null);
+        return Ok(Format {
+            value: serde_json::json!({"type": "triggered_tags", "triggers": triggers, "tags": tags}),
+            pointer: String::new(),
+        });
+    }
+    at.only(object, &["type", "format"])?;
+    match object.get("type").map(Value::as_str) {
+        None | Some(Some("structural_tag")) => {}
+        _ => {
+            return Err(at.error(
+                GrammarErrorKind::Invalid,
+                "type",
+                "must be \"structural_tag\"",
+            ));
+        }
+    }
+    match object.get("format") {
+        Some(format) => Ok(Format {
+            value: format.clone(),
+            pointer: "/format".into(),
+        }),
+        None => Err(at.error(GrammarErrorKind::Invalid, "format", "is missing")),
+    }
+}
+
+/// The excluded strings of a free text, where `content` is one.
+pub(super) fn any_text(content: &Value, at: &At) -> Result<Option<Vec<String>>> {
+    let object = at.object(content)?;
+    if object.get("type").and_then(Value::as_str) != Some("any_text") {
+        return Ok(None);
+    }
+    at.only(object, &["type", "excludes"])?;
+    at.texts_or_none(object, "excludes").map(Some)
+}
+
+/// A place in the document.
+#[derive(Clone)]
+pub(super) struct At {
+    pub(super) pointer: String,
+    pub(super) depth: usize,
+}
+
+impl At {
+    pub(super) fn under(&self, name: &str) -> Self {
+        let name = name.replace('~', "~0").replace('/', "~1");
+        Self {
+            pointer: format!("{}/{name}", self.pointer),
+            depth: self.depth + 1,
+        }
+    }
+
+    pub(super) fn error(
+        &self,
+        kind: GrammarErrorKind,
+        keyword: &str,
+        reason: impl Into<String>,
+    ) -> GrammarError {
+        GrammarError::json(kind, self.pointer.clone(), keyword, reason)
+    }
+
+    pub(super) fn object<'v>(&self, value: &'v Value) -> Result<&'v Map<String, Value>> {
+        value
+            .as_object()
+            .ok_or_else(|| self.error(GrammarErrorKind::Invalid, "", "must be an object"))
+    }
+
+    pub(super) fn list<'v>(&self, value: &'v Value) -> Result<&'v [Value]> {
+        match value {
+            Value::Array(list) => Ok(list),
+            _ => Err(self.error(GrammarErrorKind::Invalid, "", "must be a list")),
+        }
+    }
+
+    pub(super) fn member<'v>(
+        &self,
+        object: &'v Map<String, Value>,
+        name: &str,
+    ) -> Result<&'v Value> {
+        object
+            .get(name)
+            .ok_or_else(|| self.error(GrammarErrorKind::Invalid, name, "is missing"))
+    }
+
+    pub(super) fn text<'v>(&self, object: &'v Map<String, Value>, name: &str) -> Result<&'v str> {
+        self.member(object, name)?
+            .as_str()
+            .ok_or_else(|| self.error(GrammarErrorKind::Invalid, name, "must be a string"))
+    }
+
+    pub(super) fn texts(&self, object: &Map<String, Value>, name: &str) -> Result<Vec<String>> {
+        let texts = self.member(object, name)?.as_array().and_then(|list| {
+            list.iter()
+                .map(|text| text.as_str().map(str::to_owned))
+                .collect::<Option<Vec<_>>>()
+        });
+        texts
+            .ok_or_else(|| self.error(GrammarErrorKind::Invalid, name, "must be a list of strings"))
+    }
+
+    pub(super) fn texts_or_none(
+        &self,
+        object: &Map<String, Value>,
+        name: &str,
+    ) -> Result<Vec<String>> {
+        match object.get(name) {
+            None | Some(Value::Null) => Ok(Vec::new()),
+            Some(_) => self.texts(object, name),
+        }
+    }
+
+    pub(super) fn flag(&self, object: &Map<String, Value>, name: &str) -> Result<bool> {
+        match object.get(name) {
+            None => Ok(false),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(_) => Err(self.error(GrammarErrorKind::Invalid, name, "must be true or false")),
+        }
+    }
+
+    /// Refuses members that nothing here reads: they could mean a promise.
+    pub(super) fn only(&self, object: &Map<String, Value>, names: &[&str]) -> Result<()> {
+        match object.keys().find(|key| !names.contains(&key.as_str())) {
+            Some(key) => Err(self.error(
+                GrammarErrorKind::Unsupported,
+                key,
+                format!("is not supported here; known: {}", names.join(", ")),
+            )),
+            None => Ok(()),
+        }
+    }
+}
