@@ -26,6 +26,8 @@ pub(crate) struct Target {
     pub(crate) lexer: LexerSpec,
     class: LexemeClass,
     root: SymIdx,
+    // Whether there is anything to read: the engine does not start without.
+    reads: bool,
     symbols: usize,
     empty: Option<SymIdx>,
     exact: HashMap<(usize, usize), SymIdx>,
@@ -55,6 +57,7 @@ impl Target {
             lexer,
             class,
             root,
+            reads: false,
             symbols: limits.symbols,
             empty: None,
             exact: HashMap::new(),
@@ -65,6 +68,10 @@ impl Target {
     /// The grammar, starting at `first`.
     pub(crate) fn finish(mut self, first: SymIdx) -> Result<GrammarInit> {
         let root = self.root;
+        let first = match self.reads {
+            true => first,
+            false => self.lexeme(RegexAst::EmptyString)?,
+        };
         self.rule(root, vec![first])?;
         Ok(GrammarInit::Internal(self.grammar, self.lexer))
     }
@@ -95,6 +102,7 @@ impl Target {
     /// What the lexer reads as long as it can. The empty text is allowed where the expression matches it.
     pub(crate) fn lexeme(&mut self, ast: RegexAst) -> Result<SymIdx> {
         self.check()?;
+        self.reads = true;
         let lexeme = self
             .lexer
             .add_greedy_lexeme(String::new(), ast, false, None, usize::MAX)
@@ -109,6 +117,7 @@ impl Target {
     /// What the lexer reads as short as it can.
     pub(crate) fn lazy_lexeme(&mut self, ast: RegexAst) -> Result<SymIdx> {
         self.check()?;
+        self.reads = true;
         let lexeme = self
             .lexer
             .add_rx_and_stop(
@@ -129,6 +138,7 @@ impl Target {
 
     /// Any one token of `ids`, inclusive ranges.
     pub(crate) fn token(&mut self, ids: &[(u32, u32)]) -> Result<SymIdx> {
+        self.reads = true;
         let ranges: Vec<_> = ids.iter().map(|&(low, high)| low..=high).collect();
         let name = format!("{ids:?}");
         let lexeme = self
@@ -169,6 +179,7 @@ impl Target {
     ) -> Result<(SymIdx, Vec<Arc<dyn Guard>>), GrammarReport> {
         let (first, guards) =
             json_schema::compile_schema_in(schema, options, &mut self.grammar, &mut self.lexer)?;
+        self.reads = true;
         // Whitespace is skipped by class: the schema's may have made one of its own, which its symbols keep.
         self.class = self
             .lexer

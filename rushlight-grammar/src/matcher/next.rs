@@ -178,7 +178,11 @@ impl Matcher {
         }
         let grammar = self.grammar.clone();
         let guards: Vec<_> = self.guards.iter().map(|g| g.fork()).collect();
-        let way = self.engine(|parser| close::completion(parser, guards, grammar.vocabulary()))?;
+        let text = std::mem::take(&mut self.text);
+        let way =
+            self.engine(|parser| close::completion(parser, guards, &text, grammar.vocabulary()));
+        self.text = text;
+        let way = way?;
         if let (Some(budget), Some(way)) = (&mut self.budget, &way) {
             budget.set_way(way.clone());
         }
