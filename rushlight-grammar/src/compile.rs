@@ -88,6 +88,10 @@ impl Compiler {
     ) -> Result<Arc<CompiledGrammar>, GrammarReport> {
         cancel.check()?;
         let shared = &self.shared;
+        if let GrammarSource::JsonSchema(document) | GrammarSource::StructuralTag(document) = source
+        {
+            shared.limits.check_depth(document)?;
+        }
         let key = source.cache_key();
         if let Some(found) = lock(&shared.cache).find(&key) {
             return Ok(found);

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use llguidance::api::ParserLimits;
+use serde_json::Value;
 
 use crate::error::{GrammarError, GrammarErrorKind, Result};
 
@@ -81,6 +82,28 @@ impl Limits {
                     self.source_bytes
                 ),
             ));
+        }
+        Ok(())
+    }
+
+    /// Refuses a document that is nested too deep. Everything that looks at one recurses, cloning and dropping included, so
+    /// this comes first.
+    pub(crate) fn check_depth(&self, document: &Value) -> Result<()> {
+        let mut open = vec![(document, 0usize)];
+        while let Some((value, depth)) = open.pop() {
+            if depth > self.depth {
+                return Err(GrammarError::new(
+                    GrammarErrorKind::Limit,
+                    format!("the document is nested more than {} deep", self.depth),
+                ));
+            }
+            match value {
+                Value::Array(items) => open.extend(items.iter().map(|item| (item, depth + 1))),
+                Value::Object(members) => {
+                    open.extend(members.values().map(|member| (member, depth + 1)));
+                }
+                _ => {}
+            }
         }
         Ok(())
     }

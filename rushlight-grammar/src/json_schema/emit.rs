@@ -192,7 +192,8 @@ impl<'a> Compiler<'a> {
         (state, low, high): (StateId, u64, Option<u64>),
         out: &mut Emitter,
     ) -> Symbol {
-        let positions = (shape.prefix.len() as u64).max(shape.min).max(shape.max.unwrap_or(0));
+        // At least one, so that the first item, which no comma precedes, has a position of its own.
+        let positions = (shape.prefix.len() as u64).max(shape.min).max(shape.max.unwrap_or(0)).max(1);
         let counts = high.unwrap_or(low);
         let others = self.outside(state);
         let comma = out.rules.text(",");

@@ -144,7 +144,10 @@ impl Rx {
                 RegexAst::Repeat(Box::new(inner.to_ast()), *min, max.unwrap_or(u32::MAX))
             }
             Rx::And(parts) => RegexAst::And(all(parts)),
-            Rx::Not(inner) => RegexAst::Not(Box::new(inner.to_ast())),
+            // Within all text: quoting maps a bare complement to one among all bytes, raw controls and quotes included.
+            Rx::Not(inner) => {
+                RegexAst::And(vec![Rx::All.to_ast(), RegexAst::Not(Box::new(inner.to_ast()))])
+            }
             Rx::MultipleOf(coefficient, exponent) => RegexAst::MultipleOf(*coefficient, *exponent),
         }
     }

@@ -424,3 +424,47 @@ impl fmt::Debug for Matcher {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json_schema::SchemaOptions;
+    use crate::{CompileCancel, Compiler, GrammarSource, Limits, TokenEntry, TokenTable};
+
+    #[test]
+    fn a_panic_ends_its_own_matcher_and_no_other() {
+        let vocabulary = Vocabulary::new(TokenTable {
+            identity: "bytes".into(),
+            tokens: (0..=255u8).map(|b| TokenEntry::Text(vec![b])).collect(),
+            stop_ids: vec![0],
+            logits: 256,
+            encode: None,
+        })
+        .unwrap();
+        let compiler = Compiler::new(vocabulary, Limits::default(), SchemaOptions::default());
+        let grammar = compiler
+            .compile(&GrammarSource::JsonObject, &CompileCancel::new())
+            .unwrap();
+        let mut broken = grammar.matcher();
+        let mut whole = broken.fork().unwrap();
+        let mut mask = [0; 8];
+        let e = broken
+            .engine(|parser| parser.parser.test_trigger_lexer_error())
+            .unwrap_err();
+        assert_eq!(e.kind(), GrammarErrorKind::Internal);
+        assert!(e.message().contains("synthetic"), "{e}");
+        for e in [
+            broken.mask(&mut mask).unwrap_err(),
+            broken.accept(b'{'.into()).unwrap_err(),
+            broken.rollback(0).unwrap_err(),
+            broken.fork().unwrap_err(),
+        ] {
+            assert_eq!(e.kind(), GrammarErrorKind::Poisoned);
+            assert!(std::error::Error::source(&e).is_some());
+        }
+        drop(broken);
+        assert_eq!(whole.mask(&mut mask).unwrap(), MaskStatus::Constrained);
+        assert_eq!(whole.accept(b'{'.into()).unwrap(), Accepted::Taken);
+        assert!(grammar.matcher().mask(&mut mask).is_ok());
+    }
+}

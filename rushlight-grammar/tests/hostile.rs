@@ -1,0 +1,163 @@
+//! Sources that are made to hurt: each is an error or works, soon, on a stack of ordinary size.
+
+mod vocab;
+
+use std::time::{Duration, Instant};
+
+use rushlight_engine::constrain::MaskStatus;
+use rushlight_grammar::{CompileCancel, GrammarErrorKind, GrammarSource};
+use serde_json::{Value, json};
+use vocab::{Draws, compile, compiler, mask_of, set};
+
+/// Compiles and takes some steps; how long that took, and the error where there was one.
+fn try_out(name: &str, source: &GrammarSource) -> (Duration, Option<GrammarErrorKind>) {
+    let compiler = compiler(vocab::toy());
+    let begun = Instant::now();
+    let mut error = None;
+    match compiler.compile(source, &CompileCancel::new()) {
+        Ok(grammar) => {
+            let mut m = grammar.matcher();
+            let mut mask = mask_of(&m);
+            let mut draws = Draws(1);
+            for _ in 0..20 {
+                match m.mask(&mut mask) {
+                    Ok(MaskStatus::Constrained) => {
+                        let legal = set(&mask);
+                        if let Err(e) = m.accept(legal[draws.below(legal.len())]) {
+                            error = Some(e.kind());
+                            break;
+                        }
+                    }
+                    Ok(_) => break,
+                    Err(e) => {
+                        error = Some(e.kind());
+                        break;
+                    }
+                }
+            }
+        }
+        Err(e) => error = Some(e.first().kind()),
+    }
+    eprintln!("{name}: {:?} {error:?}", begun.elapsed());
+    (begun.elapsed(), error)
+}
+
+// Ten times the promise: tests run without optimisation, on machines that do other things too.
+const SOON: Duration = Duration::from_secs(10);
+
+#[test]
+fn patterns() {
+    for (name, pattern) in [
+        ("counts", "^(a{1,2000}){1,2000}$".to_owned()),
+        (
+            "nested",
+            format!("{}a{}", "(".repeat(60_000), ")".repeat(60_000)),
+        ),
+        ("stars", "((a*)*)*b".to_owned()),
+        (
+            "wide",
+            (0..3000)
+                .map(|n| format!("word{n}"))
+                .collect::<Vec<_>>()
+                .join("|"),
+        ),
+        ("classes", r"[\p{L}\p{N}]{1,5000}x".to_owned()),
+        (
+            "counts of counts",
+            "((([a-z]{0,100}){0,100}){0,100}){0,100}".to_owned(),
+        ),
+    ] {
+        let (took, error) = try_out(name, &GrammarSource::Regex(pattern));
+        assert!(took < SOON, "{name}");
+        assert_ne!(error, Some(GrammarErrorKind::Internal), "{name}");
+    }
+}
+
+#[test]
+fn lark() {
+    let nested = format!("start: {}\"a\"{}", "(".repeat(60_000), ")".repeat(60_000));
+    let chain: String = (0..5000)
+        .map(|n| format!("r{n}: \"a\" r{}\n", n + 1))
+        .collect();
+    for (name, text) in [
+        ("nested", nested),
+        ("left", "start: start \"a\" | \"b\"".to_owned()),
+        ("stars", "start: (\"a\"*)*".to_owned()),
+        ("chain", format!("start: r0\n{chain}r5000: \"b\"\n")),
+        ("none", "start: start".to_owned()),
+        ("empty", String::new()),
+        ("broken", "start: \"".to_owned()),
+        ("counts", "start: /a{1,2000}/{1,2000}".to_owned()),
+    ] {
+        let (took, _) = try_out(name, &GrammarSource::Lark(text));
+        assert!(took < SOON, "{name}");
+    }
+}
+
+#[test]
+fn schemas() {
+    // Without the macro, which would copy it, and recurse.
+    let deep = (0..20_000).fold(Value::Bool(true), |inner, _| {
+        let mut outer = serde_json::Map::new();
+        outer.insert("items".into(), inner);
+        Value::Object(outer)
+    });
+    for (name, schema) in [
+        (
+            "maxItems",
+            json!({"type": "array", "items": {"type": "integer"}, "maxItems": 1_000_000_000}),
+        ),
+        (
+            "minItems",
+            json!({"type": "array", "items": {"type": "integer"}, "minItems": 1_000_000_000}),
+        ),
+        ("maxLength", json!({"type": "string", "maxLength": 100_000})),
+        (
+            "pattern",
+            json!({"type": "string", "pattern": "^(a{1,2000}){1,2000}$"}),
+        ),
+        ("itself", json!({"$ref": "#"})),
+    ] {
+        let (took, error) = try_out(name, &GrammarSource::JsonSchema(schema));
+        assert!(took < SOON, "{name}");
+        assert_ne!(error, Some(GrammarErrorKind::Internal), "{name}");
+    }
+    let deep = GrammarSource::JsonSchema(deep);
+    let (took, error) = try_out("deep", &deep);
+    assert!(took < SOON);
+    assert_eq!(error, Some(GrammarErrorKind::Limit));
+    // Dropping it would recurse through all of it.
+    std::mem::forget(deep);
+}
+
+#[test]
+fn two_hundred_tools_work() {
+    let tags: Vec<Value> = (0..200)
+        .map(|n| {
+            let properties: serde_json::Map<String, Value> = (0..20)
+                .map(|p| {
+                    let property = json!({"type": "string", "description": format!("what the {p}th argument of tool {n} is for, at length")});
+                    (format!("argument_{p}"), property)
+                })
+                .collect();
+            json!({
+                "begin": format!("<call=tool_{n}>"),
+                "content": {"type": "json_schema", "json_schema": {"type": "object", "properties": properties, "additionalProperties": false}},
+                "end": "</call>",
+            })
+        })
+        .collect();
+    assert!(tags[0].to_string().len() > 2000);
+    let source = GrammarSource::StructuralTag(json!({"type": "structural_tag", "format": {
+        "type": "triggered_tags", "triggers": ["<call="], "tags": tags,
+    }}));
+    let (took, error) = try_out("tools", &source);
+    assert!(took < SOON);
+    assert_eq!(error, None);
+    let grammar = compile(&source).unwrap();
+    assert!(vocab::accepts(
+        &grammar,
+        "so <call=tool_199>{\"argument_3\":\"x\"}</call>"
+    ));
+    assert!(!vocab::accepts(&grammar, "so <call=tool_200>{}</call>"));
+}
