@@ -350,10 +350,13 @@ impl fmt::Debug for CompiledGrammar {
     }
 }
 
+type KnownMask = (Vec<u32>, bool);
+
 /// Masks of short texts, which every sequence of a grammar passes again: the text alone tells the state.
 #[derive(Default)]
 pub(crate) struct Memo {
-    masks: Mutex<HashMap<Vec<u8>, (Vec<u32>, bool)>>,
+    // By text: the mask, and whether the text may end.
+    masks: Mutex<HashMap<Vec<u8>, KnownMask>>,
 }
 
 impl Memo {

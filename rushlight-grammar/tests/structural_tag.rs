@@ -293,6 +293,16 @@ fn refusals_name_the_pointer() {
         let e = compile(&source(format.clone())).unwrap_err();
         assert!(e.to_string().contains(says), "{format}: {e}");
     }
+    let old = GrammarSource::StructuralTag(json!({
+        "structures": [{"begin": "<a>", "schema": {"properties": {"x": {"type": "flibbertigibbet"}}}, "end": "</a>"}],
+        "triggers": ["<a"],
+    }));
+    let e = compile(&old).unwrap_err();
+    assert!(
+        e.to_string()
+            .contains("'/structures/0/schema/properties/x'"),
+        "{e}"
+    );
     let deep = (0..400).fold(
         json!({"type": "const_string", "value": "x"}),
         |inner, _| json!({"type": "sequence", "elements": [inner]}),

@@ -179,10 +179,8 @@ impl<'a> Compiler<'a> {
                         whole.guarded |= case.guarded;
                         let fits = atoms.iter().all(|atom| self.with_atom(&mut whole, atom));
                         match closing {
-                            Some(atom) if fits => {
-                                if self.with_atom(&mut whole, &atom) {
-                                    out.push(whole);
-                                }
+                            Some(atom) if fits && self.with_atom(&mut whole, &atom) => {
+                                out.push(whole);
                             }
                             None if fits => {
                                 self.need_guard(source.node, source.keyword, "what is evaluated depends on values");

@@ -121,7 +121,12 @@ impl<'a> Compiler<'a> {
                 true
             }
             Formula::All(parts) | Formula::Any(_, parts) => {
-                parts.iter().fold(false, |found, part| self.has_guard(part) || found)
+                // Every part is asked: asking notes its guard.
+                let mut found = false;
+                for part in parts {
+                    found |= self.has_guard(part);
+                }
+                found
             }
             _ => false,
         }

@@ -1,13 +1,13 @@
 //! JSON Schema, compiled to a grammar and, where no grammar can say it, a guard.
 //!
 //! Dialects: 2020-12, 2019-09, draft-07, draft-06, and draft-04's `definitions`, `id` and Boolean exclusive bounds. Every
-//! assertion is enforced or the schema is refused; [`explain`] says how each keyword is.
+//! assertion is enforced or the schema is refused; [`CompiledSchema::explained`] says how each keyword is.
 //!
-//! The way of a schema: a [document index](document) resolves references; [reading](schema) turns each schema into rules;
-//! [states](compiler) are conjunctions of schemas and complements; a state's [formula](logic) for a JSON type becomes
-//! [cases](cases), and these become [rules](rules) of a grammar. Strings and numbers are [regular languages](rx) throughout,
+//! The way of a schema: a document index (`document`) resolves references; reading (`schema`) turns each schema into rules;
+//! states (`compiler`) are conjunctions of schemas and complements; a state's formula (`logic`) for a JSON type becomes
+//! cases (`cases`), and these become rules (`rules`) of a grammar. Strings and numbers are regular languages (`rx`) throughout,
 //! closed under complement, so `not`, `oneOf` and `if` over them are exact. What a case cannot say widens it and is left to
-//! the [guard](guard).
+//! the guard (`guard`).
 //!
 //! Two spellings that JSON allows are never generated: an escape where the character itself will do (so that a declared
 //! name has one spelling), and a second member of the same name.

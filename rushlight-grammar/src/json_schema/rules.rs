@@ -139,7 +139,7 @@ impl Rules {
         let fours = self.at_most(four, n / 4 - 1);
         let three = self.at_most(item, 3);
         let mut full = self.exactly(four, n / 4);
-        if n % 4 > 0 {
+        if !n.is_multiple_of(4) {
             full.push(self.at_most(item, n % 4));
         }
         self.rule(vec![vec![fours, three], full])

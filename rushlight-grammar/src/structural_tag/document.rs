@@ -2,12 +2,30 @@
 
 use serde_json::{Map, Value};
 
-use crate::error::{GrammarError, GrammarErrorKind, Result};
+use crate::error::{GrammarError, GrammarErrorKind, Place, Result};
 
 /// A document's format, and where it stands.
 pub(super) struct Format {
     pub(super) value: Value,
     pub(super) pointer: String,
+    // Whether it was written in the older form: its places are then those of the newer.
+    pub(super) old: bool,
+}
+
+/// The error with its place in a document of the older form.
+pub(super) fn in_old_form(error: GrammarError) -> GrammarError {
+    let Some(Place::Json { pointer, keyword }) = error.place() else {
+        return error;
+    };
+    let pointer = match pointer.strip_prefix("/tags") {
+        Some(rest) => format!(
+            "/structures{}",
+            rest.replacen("/content/json_schema", "/schema", 1)
+        ),
+        None => pointer.clone(),
+    };
+    let keyword = keyword.clone();
+    error.with_place(Place::Json { pointer, keyword })
 }
 
 /// The format of a document, whichever form it is written in.
@@ -36,6 +54,7 @@ pub(super) fn format_of(value: &Value) -> Result<Format> {
         return Ok(Format {
             value: serde_json::json!({"type": "triggered_tags", "triggers": triggers, "tags": tags}),
             pointer: String::new(),
+            old: true,
         });
     }
     at.only(object, &["type", "format"])?;
@@ -53,6 +72,7 @@ pub(super) fn format_of(value: &Value) -> Result<Format> {
         Some(format) => Ok(Format {
             value: format.clone(),
             pointer: "/format".into(),
+            old: false,
         }),
         None => Err(at.error(GrammarErrorKind::Invalid, "format", "is missing")),
     }

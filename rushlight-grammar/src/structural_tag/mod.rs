@@ -45,7 +45,7 @@ use crate::lower::{Guard, Lowered};
 use crate::regex;
 use crate::target::Target;
 use crate::vocabulary::Vocabulary;
-use document::{At, any_text, format_of};
+use document::{At, Format, any_text, format_of};
 use guard::{Content, TagGuard, Tags};
 
 /// Lowers a structural tag.
@@ -59,6 +59,19 @@ pub fn lower(
     schema: &SchemaOptions,
 ) -> Result<Lowered, GrammarReport> {
     let format = format_of(value)?;
+    let old = format.old;
+    build(format, vocabulary, limits, schema).map_err(|report| match old {
+        true => report.map(document::in_old_form),
+        false => report,
+    })
+}
+
+fn build(
+    format: Format,
+    vocabulary: Option<&Vocabulary>,
+    limits: &Limits,
+    schema: &SchemaOptions,
+) -> Result<Lowered, GrammarReport> {
     let mut builder = Builder {
         target: Target::new(limits)?,
         vocabulary,

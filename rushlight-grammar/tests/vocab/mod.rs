@@ -1,5 +1,6 @@
 //! Vocabularies for tests: a toy one, and those of real tokenizers where the models are there.
 #![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -12,19 +13,19 @@ use rushlight_grammar::{
 };
 
 /// The stop id of [`toy`].
-pub const STOP: u32 = 256;
+pub(crate) const STOP: u32 = 256;
 /// Another stop id of [`toy`].
-pub const STOP_TOO: u32 = 257;
+pub(crate) const STOP_TOO: u32 = 257;
 /// A control token of [`toy`], `<|tool|>`.
-pub const TOOL: u32 = 258;
+pub(crate) const TOOL: u32 = 258;
 
 /// 256 single bytes, two stop ids, a control token, an unused id, then words; logits of 300.
-pub fn toy() -> Arc<Vocabulary> {
+pub(crate) fn toy() -> Arc<Vocabulary> {
     toy_with(false)
 }
 
 /// As [`toy`], with a canonical spelling: longest first.
-pub fn toy_canonical() -> Arc<Vocabulary> {
+pub(crate) fn toy_canonical() -> Arc<Vocabulary> {
     toy_with(true)
 }
 
@@ -75,7 +76,7 @@ fn longest_first(tokens: &[TokenEntry]) -> rushlight_grammar::Encode {
 }
 
 /// The folder of test models, or `None` with a line that says why.
-pub fn models() -> Option<PathBuf> {
+pub(crate) fn models() -> Option<PathBuf> {
     let found = std::env::var_os("RUSHLIGHT_TEST_MODELS").map(PathBuf::from);
     if found.is_none() {
         eprintln!("skipped: RUSHLIGHT_TEST_MODELS is not set");
@@ -84,7 +85,7 @@ pub fn models() -> Option<PathBuf> {
 }
 
 /// The vocabulary of a byte-level tokenizer under `tokenizers/NAME`, without its spelling.
-pub fn byte_level(name: &str) -> Option<Arc<Vocabulary>> {
+pub(crate) fn byte_level(name: &str) -> Option<Arc<Vocabulary>> {
     let path = models()?
         .join("tokenizers")
         .join(name)
@@ -142,22 +143,22 @@ fn byte_alphabet() -> HashMap<char, u8> {
         .collect()
 }
 
-pub fn compiler(vocabulary: Arc<Vocabulary>) -> Compiler {
+pub(crate) fn compiler(vocabulary: Arc<Vocabulary>) -> Compiler {
     Compiler::new(vocabulary, Limits::default(), Default::default())
 }
 
-pub fn compile(source: &GrammarSource) -> Result<Arc<CompiledGrammar>, GrammarReport> {
+pub(crate) fn compile(source: &GrammarSource) -> Result<Arc<CompiledGrammar>, GrammarReport> {
     compiler(toy()).compile(source, &CompileCancel::new())
 }
 
-pub fn matcher(source: &GrammarSource) -> Matcher {
+pub(crate) fn matcher(source: &GrammarSource) -> Matcher {
     compile(source)
         .unwrap_or_else(|e| panic!("{source:?}: {e}"))
         .matcher()
 }
 
 /// Whether the grammar accepts `text`, fed a byte at a time to a vocabulary whose first 256 ids are the bytes.
-pub fn accepts(grammar: &Arc<CompiledGrammar>, text: &str) -> bool {
+pub(crate) fn accepts(grammar: &Arc<CompiledGrammar>, text: &str) -> bool {
     let mut matcher = grammar.matcher();
     let mut mask = mask_of(&matcher);
     for &byte in text.as_bytes() {
@@ -174,26 +175,26 @@ pub fn accepts(grammar: &Arc<CompiledGrammar>, text: &str) -> bool {
     matcher.may_end().unwrap()
 }
 
-pub fn mask_of(matcher: &Matcher) -> Vec<u32> {
+pub(crate) fn mask_of(matcher: &Matcher) -> Vec<u32> {
     vec![0; matcher.grammar().vocabulary().logits().div_ceil(32)]
 }
 
-pub fn has(mask: &[u32], token: u32) -> bool {
+pub(crate) fn has(mask: &[u32], token: u32) -> bool {
     mask[token as usize / 32] >> (token % 32) & 1 == 1
 }
 
 /// The ids whose bits are set.
-pub fn set(mask: &[u32]) -> Vec<u32> {
+pub(crate) fn set(mask: &[u32]) -> Vec<u32> {
     (0..mask.len() as u32 * 32)
         .filter(|&t| has(mask, t))
         .collect()
 }
 
 /// A generator of numbers that is the same on every machine.
-pub struct Draws(pub u64);
+pub(crate) struct Draws(pub(crate) u64);
 
 impl Draws {
-    pub fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         self.0 = self
             .0
             .wrapping_mul(6364136223846793005)
