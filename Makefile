@@ -7,7 +7,7 @@ QUESTION ?= What is the capital of France, and what is it known for?
 # Where cargo puts what it builds.
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: demo test lint bench models test-models
+.PHONY: demo test lint bench ratchet models test-models
 
 ## Build, fetch the default model into the store, and answer a question.
 demo: models
@@ -31,6 +31,10 @@ lint:
 bench: models
 	$(CARGO) build --release --locked -p rushlight-cli
 	bench/run.sh $(TARGET)/release/rushlight
+
+## Every case of the external collections, where their data is; see rushlight-grammar/ratchet.
+ratchet:
+	@CARGO="$(CARGO)" rushlight-grammar/ratchet/run.sh
 
 models:
 	@scripts/demo-model.sh
