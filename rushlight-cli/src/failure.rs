@@ -8,6 +8,7 @@ use std::sync::Mutex;
 
 use rushlight::asset::AssetError;
 use rushlight::engine::EngineError;
+use rushlight::grammar::{GrammarError, GrammarReport, Place};
 use rushlight::text::{TextError, TextErrorKind};
 use rushlight::{Fault, SessionError};
 use serde_json::{Value, json};
@@ -45,6 +46,8 @@ pub(crate) struct Failure {
     exit: Exit,
     message: String,
     causes: Vec<String>,
+    /// Each problem of a grammar, with its place.
+    problems: Vec<Value>,
     /// Whether it is on stderr already.
     told: bool,
 }
@@ -55,6 +58,7 @@ impl Failure {
             exit,
             message: message.into(),
             causes: Vec::new(),
+            problems: Vec::new(),
             told: false,
         }
     }
@@ -99,12 +103,16 @@ impl Failure {
     }
 
     pub(crate) fn json(&self) -> Value {
-        json!({"error": {
+        let mut error = json!({
             "message": self.message,
             "causes": self.causes,
             "fault": self.exit.name(),
             "exit_code": self.exit as u8,
-        }})
+        });
+        if let (Some(error), false) = (error.as_object_mut(), self.problems.is_empty()) {
+            error.insert("problems".to_owned(), json!(self.problems));
+        }
+        json!({"error": error})
     }
 
     /// Tells it on stderr, once.
@@ -139,8 +147,38 @@ impl From<SessionError> for Failure {
             Fault::File => Exit::File,
             Fault::Bug => Exit::Bug,
         };
-        Failure::new(exit, error.to_string()).because(&error)
+        let mut failure = Failure::new(exit, error.to_string()).because(&error);
+        let report = error.source().and_then(|source| source.downcast_ref::<GrammarReport>());
+        failure.problems = report.into_iter().flat_map(GrammarReport::problems).map(problem).collect();
+        failure
     }
+}
+
+/// A grammar's problem as JSON: reason, tool, and the place in the terms of its source.
+fn problem(error: &GrammarError) -> Value {
+    let mut object = json!({"reason": error.message()});
+    let mut set = |name: &str, value: Value| {
+        if let Some(object) = object.as_object_mut() {
+            object.insert(name.to_owned(), value);
+        }
+    };
+    match error.place() {
+        Some(Place::Json { pointer, keyword }) => {
+            set("pointer", json!(pointer));
+            set("keyword", json!(keyword));
+        }
+        Some(Place::Text { rule, line, column }) => {
+            set("rule", json!(rule));
+            set("line", json!(line));
+            set("column", json!(column));
+        }
+        Some(Place::Token { position }) => set("token", json!(position)),
+        _ => {}
+    }
+    if let Some(tool) = error.tool() {
+        set("tool", json!(tool));
+    }
+    object
 }
 
 impl From<EngineError> for Failure {

@@ -12,6 +12,7 @@ mod progress;
 mod prompt;
 mod report;
 mod sampling;
+mod source;
 
 fn main() -> std::process::ExitCode {
     cmd::main()

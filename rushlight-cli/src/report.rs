@@ -41,6 +41,17 @@ pub(crate) fn answer(response: &Response) -> Map<String, Value> {
             }),
         ),
         ("seed", json!(response.seed)),
+        (
+            "grammar",
+            json!(response.constraint.map(|counts| json!({
+                "masks": counts.masks,
+                "forced_tokens": counts.forced,
+                "excluded_tokens": counts.excluded,
+                "rewound_tokens": counts.rewound,
+                "spelling_disagreements": counts.disagreements,
+                "mask_wait_seconds": timings.mask.as_secs_f64(),
+            }))),
+        ),
     ];
     for (name, value) in fields {
         object.insert(name.to_owned(), value);
@@ -96,6 +107,7 @@ fn ending(stop: &StopReason) -> String {
         StopReason::Eos => "the model ended".to_owned(),
         StopReason::MaxTokens => "stopped at --max-tokens".to_owned(),
         StopReason::StopSequence(text) => format!("stopped at {text:?}"),
+        StopReason::Grammar => "the grammar ended".to_owned(),
         StopReason::Context => "the context is full".to_owned(),
         other => other.name().to_owned(),
     }

@@ -6,6 +6,7 @@ use rushlight::engine::sample::{SampleVocab, SamplingOptions};
 use rushlight::{Filters, GenerationOptions, LocalModel, SamplingMode};
 
 use crate::failure::Failure;
+use crate::source::Guide;
 
 /// The defaults where a model says nothing of its own: less than the whole distribution, whose long
 /// tail derails small models.
@@ -79,7 +80,7 @@ impl SamplingArgs {
     }
 
     /// The request for `model`. A filter that is given replaces that filter alone.
-    pub(crate) fn resolve(&self, model: &LocalModel) -> GenerationOptions {
+    pub(crate) fn resolve(&self, model: &LocalModel, guide: Guide) -> GenerationOptions {
         let own = &model.summary().generation;
         let silent = own.do_sample.is_none()
             && own.temperature.is_none()
@@ -107,6 +108,9 @@ impl SamplingArgs {
             presence_penalty: self.presence_penalty,
             frequency_penalty: self.frequency_penalty,
             logit_bias: self.logit_bias.clone(),
+            grammar: guide.grammar,
+            grammar_after: guide.grammar_after,
+            sample_forced: guide.sample_forced,
             ..GenerationOptions::default()
         }
     }

@@ -10,6 +10,9 @@
 //! Bits are LSB first: token `t` is bit `t % 32` of word `t / 32`.
 
 use std::error::Error;
+use std::fmt;
+
+use crate::error::Fault;
 
 /// What a mask means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,8 +55,48 @@ pub struct ConstraintCounts {
     pub disagreements: u64,
 }
 
-/// Why a constraint failed; the loop passes it on as a cause.
-pub type ConstraintError = Box<dyn Error + Send + Sync>;
+/// Why a constraint failed, and whose fault it is; the loop passes it on as a cause.
+#[derive(Debug)]
+pub struct ConstraintError {
+    fault: Fault,
+    cause: Box<dyn Error + Send + Sync>,
+}
+
+impl ConstraintError {
+    /// An error that `cause` says in its own words.
+    pub fn new(fault: Fault, cause: impl Into<Box<dyn Error + Send + Sync>>) -> ConstraintError {
+        ConstraintError {
+            fault,
+            cause: cause.into(),
+        }
+    }
+
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        self.fault
+    }
+
+    /// The error as the constraint knows it.
+    pub fn cause(&self) -> &(dyn Error + Send + Sync + 'static) {
+        &*self.cause
+    }
+
+    pub(crate) fn into_cause(self) -> Box<dyn Error + Send + Sync> {
+        self.cause
+    }
+}
+
+impl fmt::Display for ConstraintError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cause.fmt(f)
+    }
+}
+
+impl Error for ConstraintError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.cause.source()
+    }
+}
 
 /// Follows one sequence and says what may come next.
 pub trait Constraint: Send {
@@ -104,6 +147,10 @@ pub trait Constraint: Send {
     /// Tokens accepted and not undone, stop ids included.
     fn accepted(&self) -> usize;
 
+    /// How many of the [accepted](Self::accepted) tokens no refusal will undo. It never falls but by a
+    /// [rollback](Self::rollback). The loop shows no more than these, so that nothing shown is taken back.
+    fn firm(&self) -> usize;
+
     /// Says that at most `tokens` more tokens will be sampled, so that the text must be whole by then.
     ///
     /// # Errors
@@ -117,6 +164,10 @@ pub trait Constraint: Send {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn request(reason: &str) -> ConstraintError {
+        ConstraintError::new(Fault::Request, reason)
+    }
 
     /// Allows the given tokens in turn, then terminates: the smallest thing that the trait describes.
     #[derive(Clone)]
@@ -141,7 +192,7 @@ mod tests {
 
         fn accept(&mut self, token: u32) -> Result<Accepted, ConstraintError> {
             if self.tokens.get(self.at) != Some(&token) {
-                return Err("illegal".into());
+                return Err(request("illegal"));
             }
             self.at += 1;
             Ok(Accepted::Taken)
@@ -152,7 +203,7 @@ mod tests {
         }
 
         fn rollback(&mut self, tokens: usize) -> Result<(), ConstraintError> {
-            self.at = self.at.checked_sub(tokens).ok_or("too many")?;
+            self.at = self.at.checked_sub(tokens).ok_or_else(|| request("too many"))?;
             Ok(())
         }
 
@@ -168,9 +219,13 @@ mod tests {
             self.at
         }
 
+        fn firm(&self) -> usize {
+            self.at
+        }
+
         fn budget(&mut self, tokens: usize) -> Result<(), ConstraintError> {
             if tokens < self.tokens.len() - self.at {
-                return Err("too few".into());
+                return Err(request("too few"));
             }
             Ok(())
         }

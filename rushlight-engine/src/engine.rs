@@ -174,7 +174,7 @@ impl Engine {
         if tokens.is_empty() {
             return Err(ErrorKind::EmptyPrompt.into());
         }
-        check_ids(tokens, &self.vocab)?;
+        check_ids("the tokens", tokens, &self.vocab)?;
         // The last token of an answer was sampled and not run: it comes first.
         let pending = sequence.unheld().to_vec();
         let length = sequence.len() + tokens.len();

@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::constrain::ConstraintError;
+
 /// A result of the engine.
 pub type Result<T, E = EngineError> = std::result::Result<T, E>;
 
@@ -54,8 +56,10 @@ pub enum ErrorKind {
     #[error("the prompt is empty; give at least one token")]
     EmptyPrompt,
     /// A token id is not in the vocabulary.
-    #[error("token {token} at position {position} is outside the vocabulary of {vocab} ids")]
+    #[error("token {token} at position {position} of {what} is outside the vocabulary of {vocab} ids")]
     TokenOutOfRange {
+        /// Which tokens were given.
+        what: &'static str,
         /// The id given.
         token: u32,
         /// Ids in the vocabulary: valid ones are `0..vocab`.
@@ -119,6 +123,18 @@ pub enum ErrorKind {
         needed: usize,
         /// Positions available.
         capacity: usize,
+    },
+    /// The constraint failed; the cause is in `source()`.
+    #[error("the constraint cannot be kept")]
+    Constraint {
+        /// Whose fault the cause is.
+        fault: Fault,
+    },
+    /// A limit ended an answer that its constraint does not allow to end there.
+    #[error("the answer is not whole: it was cut by {limit} before its constraint allowed an end")]
+    Unfinished {
+        /// `max_tokens` or `context`.
+        limit: &'static str,
     },
     /// The backend failed; the cause is in `source()`.
     #[error("the backend failed")]
@@ -231,6 +247,7 @@ impl EngineError {
             | ErrorKind::NoLegalToken
             | ErrorKind::UnsupportedPlan { .. }
             | ErrorKind::CapacityExceeded { .. }
+            | ErrorKind::Unfinished { .. }
             | ErrorKind::Busy { .. }
             | ErrorKind::Cancelled => Fault::Request,
             // Checks at load read shapes, not values: damaged weights show here.
@@ -241,8 +258,17 @@ impl EngineError {
             | ErrorKind::MaskWidth { .. }
             | ErrorKind::LoadPanicked
             | ErrorKind::LoadReentered => Fault::Bug,
-            ErrorKind::Backend { fault } | ErrorKind::Load { fault, .. } => fault,
+            ErrorKind::Backend { fault }
+            | ErrorKind::Constraint { fault }
+            | ErrorKind::Load { fault, .. } => fault,
         }
+    }
+}
+
+impl From<ConstraintError> for EngineError {
+    fn from(error: ConstraintError) -> Self {
+        let fault = error.fault();
+        Self::from(ErrorKind::Constraint { fault }).with_source(error.into_cause())
     }
 }
 

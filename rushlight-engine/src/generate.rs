@@ -3,18 +3,17 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use rushlight_ir::backend::{BackendError, BackendErrorKind, Lane, Logits, Program, States};
 
 use crate::error::{EngineError, Fault, Result};
 use crate::plan::{Lookahead, Plan};
-use crate::request::{Outcome, Step, StopReason};
+use crate::request::{Outcome, Step};
 use crate::run::{Pass, Run};
 use crate::sequence::Sequence;
 use crate::step::{Member, advance, backend_error};
+use crate::worker::Worker;
 
 /// An answer as it is made, step by step. Dropping it cancels it within one step and leaves the
 /// sequence usable, with the tokens that were given out.
@@ -88,7 +87,7 @@ impl<'a> Generation<'a> {
         };
         self.run.timings.decode += done.spent + start.elapsed();
         if result.is_err() {
-            self.run.end(StopReason::Error);
+            self.run.fail(self.sequence);
         }
         result
     }
@@ -108,12 +107,9 @@ impl<'a> Generation<'a> {
                 states: self.sequence.take_states()?,
                 pass,
             };
-            match worker.start(job) {
-                Ok(()) => ahead.pending = true,
-                Err(job) => {
-                    self.sequence.put_states(job.states);
-                    return Err(gone());
-                }
+            if let Err(job) = worker.start(job) {
+                self.sequence.put_states(job.states);
+                return Err(gone());
             }
         }
         Ok(())
@@ -129,20 +125,28 @@ impl Iterator for Generation<'_> {
             return self.failed.take().map(Err);
         };
         if let Err(error) = self.start_ahead() {
-            self.run.end(StopReason::Error);
+            self.run.fail(self.sequence);
             self.failed = Some(error);
         }
         Some(Ok(step))
     }
 }
 
+impl std::fmt::Debug for Generation<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Generation")
+            .field("sequence", &self.sequence)
+            .field("outcome", &self.outcome())
+            .finish_non_exhaustive()
+    }
+}
+
 impl Drop for Generation<'_> {
     fn drop(&mut self) {
-        if let Some(mut done) = self.ahead.as_mut().and_then(Ahead::wait) {
-            // It may have run forced tokens that were not given out.
-            done.states.rewind(self.sequence.len());
+        if let Some(done) = self.ahead.as_mut().and_then(Ahead::wait) {
             self.sequence.put_states(done.states);
         }
+        self.run.leave(self.sequence);
     }
 }
 
@@ -172,6 +176,14 @@ impl<'a> Batch<'a> {
     }
 }
 
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        for (run, sequence) in &mut self.members {
+            run.leave(sequence);
+        }
+    }
+}
+
 /// Steps of all requests as they come, with the index of the request. An error that names a request
 /// ends that one; one that names none failed a pass, and ends all that were in it.
 impl Iterator for Batch<'_> {
@@ -193,10 +205,11 @@ impl Iterator for Batch<'_> {
                 .map(|(run, sequence)| Member { run, sequence })
                 .collect();
             let advance = advance(self.program, &mut members);
-            if !advance.ran {
+            self.failed.extend(advance.errors);
+            // What is cancelled gives out what it held, without a pass.
+            if !advance.ran && !self.members.iter().any(|(run, _)| run.has_ready()) {
                 return None;
             }
-            self.failed.extend(advance.errors);
         }
     }
 }
@@ -204,15 +217,7 @@ impl Iterator for Batch<'_> {
 /// One pass under way on a thread of its own.
 #[derive(Default)]
 struct Ahead {
-    worker: Option<Worker>,
-    pending: bool,
-}
-
-struct Worker {
-    // Dropped before the handle is joined, which ends the thread's loop.
-    jobs: Option<mpsc::Sender<Job>>,
-    done: mpsc::Receiver<Done>,
-    thread: Option<thread::JoinHandle<()>>,
+    worker: Option<Worker<Job, Done>>,
 }
 
 struct Job {
@@ -229,51 +234,16 @@ struct Done {
 }
 
 impl Ahead {
-    fn worker(&mut self) -> Result<&Worker> {
+    fn worker(&mut self) -> Result<&mut Worker<Job, Done>> {
         Ok(match &mut self.worker {
             Some(worker) => worker,
-            none => none.insert(Worker::spawn()?),
+            none => none.insert(Worker::spawn("rushlight-ahead", Job::run)?),
         })
     }
 
     /// The pass under way, if there is one, when it is done.
     fn wait(&mut self) -> Option<Done> {
-        if !std::mem::take(&mut self.pending) {
-            return None;
-        }
-        self.worker
-            .as_ref()
-            .and_then(|worker| worker.done.recv().ok())
-    }
-}
-
-impl Worker {
-    fn spawn() -> Result<Worker> {
-        let (jobs, inbox) = mpsc::channel::<Job>();
-        let (outbox, done) = mpsc::channel();
-        let thread = thread::Builder::new()
-            .name("rushlight-ahead".to_owned())
-            .spawn(move || {
-                for job in inbox {
-                    if outbox.send(job.run()).is_err() {
-                        break;
-                    }
-                }
-            })
-            .map_err(|error| EngineError::backend(Fault::Request, error))?;
-        Ok(Worker {
-            jobs: Some(jobs),
-            done,
-            thread: Some(thread),
-        })
-    }
-
-    /// Hands a job over, or gives it back where the thread is gone.
-    fn start(&self, job: Job) -> std::result::Result<(), Box<Job>> {
-        match &self.jobs {
-            Some(jobs) => jobs.send(job).map_err(|mpsc::SendError(job)| Box::new(job)),
-            None => Err(Box::new(job)),
-        }
+        self.worker.as_mut().and_then(Worker::wait)
     }
 }
 
@@ -305,14 +275,4 @@ impl Job {
 fn gone() -> EngineError {
     let error = BackendError::new(BackendErrorKind::Internal, "the pass thread is gone");
     EngineError::backend(Fault::Bug, error)
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        self.jobs = None;
-        if let Some(thread) = self.thread.take() {
-            // It ends when its jobs do; panics of passes were caught and reported.
-            let _ = thread.join();
-        }
-    }
 }

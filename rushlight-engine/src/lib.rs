@@ -45,6 +45,7 @@ mod engine;
 mod error;
 pub mod gate;
 mod generate;
+mod guided;
 pub mod load;
 mod metrics;
 pub mod plan;
@@ -54,6 +55,7 @@ pub mod sample;
 mod sequence;
 mod step;
 pub mod stop;
+mod worker;
 
 pub use cache::Reuse;
 pub use engine::{Engine, EngineOptions};

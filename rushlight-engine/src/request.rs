@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::cache::Reuse;
+use crate::constrain::{Constraint, ConstraintCounts};
 use crate::metrics::{Timings, Usage};
 use crate::sample::{SamplingOptions, TokenLogprob};
 
@@ -56,6 +57,14 @@ pub struct GenerateOptions {
     /// Tokens that the answer begins with whatever the model prefers; run in one pass. They count
     /// towards `max_tokens`, which may end the answer inside them.
     pub forced: Vec<u32>,
+    /// What the answer may be. Its text is whole when the answer ends, whatever ends it but a stop
+    /// string, cancelling or an error; within `max_tokens` and the context it is brought to its end.
+    /// `forced` tokens are part of what it follows.
+    pub constraint: Option<Box<dyn Constraint>>,
+    /// Samples even the tokens that the constraint leaves no choice about, one pass each. Otherwise
+    /// they are taken together in the next pass, spelled as the tokenizer spells them: sooner, and
+    /// nearer to what the model has seen in training.
+    pub sample_forced: bool,
     /// Whether each step carries the logits that its token was chosen from.
     pub logits: bool,
     /// Stops the generation from elsewhere.
@@ -72,6 +81,7 @@ impl std::fmt::Debug for GenerateOptions {
             .field("stop_tokens", &self.stop_tokens)
             .field("stop_strings", &self.stop_strings)
             .field("forced", &self.forced.len())
+            .field("constrained", &self.constraint.is_some())
             .field("logits", &self.logits)
             .finish_non_exhaustive()
     }
@@ -89,7 +99,10 @@ pub struct Step {
     /// The token's log-probability under the model's own distribution, where the sampling options
     /// ask for it.
     pub logprob: Option<f32>,
-    /// The likeliest tokens under that distribution, as many as asked for.
+    /// The same among the tokens that the constraint allowed, where there is one and the token was
+    /// sampled.
+    pub masked_logprob: Option<f32>,
+    /// The likeliest tokens under the model's own distribution, as many as asked for.
     pub top: Vec<TokenLogprob>,
     /// The logits that the token was chosen from, `[width]`, where asked for.
     pub logits: Option<Vec<f32>>,
@@ -108,6 +121,9 @@ pub enum StopReason {
     Eos,
     /// This stop string was met.
     StopSequence(String),
+    /// The constraint's text is whole and nothing may follow it. The last step carries it; where not
+    /// even a first token was allowed there is none.
+    Grammar,
     /// The context is full.
     Context,
     /// It was cancelled, or dropped before its end.
@@ -117,12 +133,13 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    /// The name in JSON: `max_tokens`, `eos`, `stop_sequence`, `context`, `cancelled`, `error`.
+    /// The name in JSON: `max_tokens`, `eos`, `stop_sequence`, `grammar`, `context`, `cancelled`, `error`.
     pub fn name(&self) -> &'static str {
         match self {
             StopReason::MaxTokens => "max_tokens",
             StopReason::Eos => "eos",
             StopReason::StopSequence(_) => "stop_sequence",
+            StopReason::Grammar => "grammar",
             StopReason::Context => "context",
             StopReason::Cancelled => "cancelled",
             StopReason::Error => "error",
@@ -143,4 +160,9 @@ pub struct Outcome {
     pub timings: Timings,
     /// The seed that its draws came from.
     pub seed: u64,
+    /// What the constraint did, where there is one.
+    pub constraint: Option<ConstraintCounts>,
+    /// Text that was held back, as a possible beginning of a character or a stop string, when the
+    /// answer was cancelled or failed; else empty, the last step having it.
+    pub rest: String,
 }

@@ -5,15 +5,18 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::time::Duration;
 
 use rushlight_ir::backend::Logits;
 
 use crate::cache::Reuse;
-use crate::error::{EngineError, ErrorKind, Result};
+use crate::constrain::{Accepted, ConstraintError, MaskStatus};
+use crate::error::{EngineError, ErrorKind, Fault, Result};
+use crate::guided::Guided;
 use crate::metrics::{Timings, Usage};
 use crate::plan::{PrefillOptions, PrefillPlan};
 use crate::request::{GenerateOptions, Outcome, Step, StopReason};
-use crate::sample::{SampleVocab, Sampler, log_softmax_at, top_logprobs};
+use crate::sample::{Mask, SampleVocab, Sampled, Sampler, log_softmax_at, top_logprobs};
 use crate::sequence::Sequence;
 use crate::stop::StopMatcher;
 
@@ -49,10 +52,19 @@ pub(crate) struct Run {
     prefill: PrefillOptions,
     /// Prompt tokens not yet run, in the chunks they will be run in.
     prompt: VecDeque<Vec<u32>>,
-    /// Forced tokens not yet given out.
+    /// Forced tokens not yet taken; the constraint has accepted them.
     forced: VecDeque<u32>,
+    guided: Option<Guided>,
+    /// Tokens that the caller forced: no refusal of the constraint goes back over them.
+    pinned: usize,
+    /// Steps of tokens that the constraint may still take back; their text is not made yet.
+    held: VecDeque<Step>,
     /// Steps that wait to be given out.
     ready: VecDeque<Step>,
+    /// Steps that were ever ready.
+    shown: usize,
+    /// Text that was held back when the answer was cancelled or failed.
+    rest: String,
     usage: Usage,
     reuse: Reuse,
     pub(crate) timings: Timings,
@@ -78,9 +90,9 @@ impl Run {
             }
             .into());
         }
-        check_ids(prompt, setting.vocab)?;
-        check_ids(&options.forced, setting.vocab)?;
-        check_ids(&options.stop_tokens, setting.vocab)?;
+        check_ids("the prompt", prompt, setting.vocab)?;
+        check_ids("the forced tokens", &options.forced, setting.vocab)?;
+        check_ids("the stop tokens", &options.stop_tokens, setting.vocab)?;
         let mut sampler = Sampler::new(&options.sampling, setting.vocab)?;
         if options.text.is_none() && !options.stop_strings.is_empty() {
             return Err(EngineError::invalid_option(
@@ -100,8 +112,22 @@ impl Run {
         } else {
             (prompt.len() == context).then_some(StopReason::Context)
         };
+        let room = (context - prompt.len()).min(options.max_tokens.unwrap_or(usize::MAX));
+        let guided = match options.constraint.take() {
+            Some(constraint) => {
+                let mut guided = Guided::new(constraint, setting.vocab.width())?;
+                begin_guided(&mut guided, &options.forced, room)?;
+                Some(guided)
+            }
+            None => None,
+        };
         Ok(Run {
+            pinned: options.forced.len(),
             forced: options.forced.drain(..).collect(),
+            guided,
+            held: VecDeque::new(),
+            shown: 0,
+            rest: String::new(),
             sampler,
             matcher,
             context,
@@ -132,8 +158,9 @@ impl Run {
 
     /// What to run next; `None` when nothing is left to run.
     pub(crate) fn next_pass(&mut self, sequence: &mut Sequence) -> Result<Option<Pass>> {
-        if self.options.cancel.is_cancelled() {
+        if self.options.cancel.is_cancelled() && self.stop.is_none() {
             self.end(StopReason::Cancelled);
+            self.settle(sequence)?;
         }
         // A prompt is read whole even where no token may follow it, so that it is there next time.
         let reads_on = match self.stop {
@@ -149,6 +176,10 @@ impl Run {
         }
         if let Some(tokens) = self.prompt.pop_front() {
             let last = self.prompt.is_empty() && self.stop.is_none();
+            if last {
+                self.plan_forced(sequence)?;
+                self.start_mask()?;
+            }
             return Ok(Some(Pass {
                 tokens,
                 logits: usize::from(last),
@@ -166,6 +197,7 @@ impl Run {
             tokens.extend(self.forced.iter().take(room));
             logits = tokens.len() + 1 - sequence.unheld().len();
         }
+        self.start_mask()?;
         Ok(Some(Pass {
             tokens,
             logits,
@@ -211,16 +243,29 @@ impl Run {
             }
             chosen = self.choose(sequence, &logits.row(row));
         }
+        if chosen.is_err() {
+            self.stop = Some(StopReason::Error);
+        }
+        let settled = self.settle(sequence);
         // An answer that ended inside a forced run has states for tokens that were not given out.
         let len = sequence.len();
         if sequence.held() > len {
             sequence.rewind(len);
         }
-        chosen
+        chosen.and(settled)
+    }
+
+    /// Ends the generation for an error, if nothing has ended it before; what it has is given out.
+    pub(crate) fn fail(&mut self, sequence: &mut Sequence) {
+        if self.stop.is_none() {
+            self.end(StopReason::Error);
+            // Text can be made of what is there whatever failed.
+            let _ = self.settle(sequence);
+        }
     }
 
     /// Ends the generation, if nothing has ended it before.
-    pub(crate) fn end(&mut self, reason: StopReason) {
+    fn end(&mut self, reason: StopReason) {
         self.stop.get_or_insert(reason);
     }
 
@@ -230,9 +275,21 @@ impl Run {
             stop: self.stop.clone().unwrap_or(StopReason::Cancelled),
             usage: self.usage,
             reuse: self.reuse,
-            timings: self.timings,
+            timings: Timings {
+                mask: self.guided.as_ref().map_or(Duration::ZERO, Guided::waited),
+                ..self.timings
+            },
             seed: self.sampler.seed(),
+            constraint: self.guided.as_ref().map(Guided::counts),
+            rest: self.rest.clone(),
         }
+    }
+
+    /// Leaves the sequence with the tokens that were given out.
+    pub(crate) fn leave(&self, sequence: &mut Sequence) {
+        let unseen = self.held.len() + self.ready.len();
+        // Passes may also have run forced tokens that were not taken yet.
+        sequence.rewind(sequence.len().saturating_sub(unseen));
     }
 
     /// Whether steps carry something of the row that their token was chosen from.
@@ -240,16 +297,22 @@ impl Run {
         self.options.logits || self.options.sampling.logprobs.is_some()
     }
 
-    /// Takes the next token or, where no rows are shown, all forced tokens at once.
+    /// Takes the next token and, where no rows are shown, all tokens that are forced after it.
     fn choose(&mut self, sequence: &mut Sequence, row: &[f32]) -> Result<()> {
         if self.forced.is_empty() {
-            let sampled = self.sampler.sample(row, None)?;
+            let Some(sampled) = self.sample(sequence, row)? else {
+                return Ok(());
+            };
             let mut step = self.take(sequence, sampled.token, false);
             step.logprob = sampled.logprob;
+            step.masked_logprob = sampled.masked_logprob;
             step.top = sampled.top;
             step.logits = self.options.logits.then(|| row.to_vec());
-            self.ready.push_back(step);
-            return Ok(());
+            self.held.push_back(step);
+            self.plan_forced(sequence)?;
+            if self.shows_rows() {
+                return self.check_end();
+            }
         }
         while self.stop.is_none()
             && let Some(token) = self.forced.pop_front()
@@ -260,12 +323,114 @@ impl Run {
                 step.top = top_logprobs(row, n as usize)?;
             }
             step.logits = self.options.logits.then(|| row.to_vec());
-            self.ready.push_back(step);
+            self.held.push_back(step);
             if self.shows_rows() {
                 break;
             }
         }
+        self.check_end()
+    }
+
+    /// Draws until the constraint takes the token; `None` where it ended the answer or went back.
+    fn sample(&mut self, sequence: &mut Sequence, row: &[f32]) -> Result<Option<Sampled>> {
+        loop {
+            let Some(guided) = &mut self.guided else {
+                return Ok(Some(self.sampler.sample(row, None)?));
+            };
+            let mask = match guided.mask()? {
+                MaskStatus::Terminated => {
+                    self.end(StopReason::Grammar);
+                    return Ok(None);
+                }
+                MaskStatus::Unconstrained => None,
+                MaskStatus::Constrained => Some(Mask::new(guided.words())),
+            };
+            let sampled = self.sampler.sample(row, mask)?;
+            match guided.accept(sampled.token)? {
+                Accepted::Taken => return Ok(Some(sampled)),
+                Accepted::Rewound { tokens: 0 } => {}
+                Accepted::Rewound { tokens } => {
+                    self.take_back(sequence, tokens)?;
+                    self.plan_forced(sequence)?;
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// Queues the tokens that the constraint leaves no choice about.
+    fn plan_forced(&mut self, sequence: &mut Sequence) -> Result<()> {
+        if self.options.sample_forced {
+            return Ok(());
+        }
+        while let Some(guided) = &mut self.guided {
+            let tokens = guided.forced()?;
+            if tokens.is_empty() {
+                break;
+            }
+            for token in tokens {
+                match guided.accept(token)? {
+                    Accepted::Taken => self.forced.push_back(token),
+                    // What is not forced after all is left to the sampler.
+                    Accepted::Rewound { tokens } => return self.take_back(sequence, tokens),
+                }
+            }
+        }
         Ok(())
+    }
+
+    /// Undoes the newest `tokens` tokens that the constraint had accepted.
+    fn take_back(&mut self, sequence: &mut Sequence, tokens: usize) -> Result<()> {
+        let queued = tokens.min(self.forced.len());
+        self.forced.truncate(self.forced.len() - queued);
+        let taken = tokens - queued;
+        if taken == 0 {
+            return Ok(());
+        }
+        if taken > self.held.len() || self.usage.completion - taken < self.pinned {
+            let reason = "the constraint undid tokens that it had said to be firm, or that were forced";
+            return Err(ConstraintError::new(Fault::Bug, reason).into());
+        }
+        self.held.truncate(self.held.len() - taken);
+        self.usage.completion -= taken;
+        sequence.take_back(taken);
+        self.sampler.forget();
+        self.sampler.observe(sequence.tokens());
+        Ok(())
+    }
+
+    fn start_mask(&mut self) -> Result<()> {
+        match &mut self.guided {
+            Some(guided) if self.stop.is_none() => guided.start(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends an answer whose text is whole, and refuses to end one that is not.
+    fn check_end(&mut self) -> Result<()> {
+        let Some(guided) = &mut self.guided else {
+            return Ok(());
+        };
+        let limit = match &self.stop {
+            None => None,
+            Some(StopReason::MaxTokens) => Some("max_tokens"),
+            Some(StopReason::Context) => Some("context"),
+            Some(_) => return Ok(()),
+        };
+        // The constraint is ahead of the answer by what is queued.
+        if self.forced.is_empty() {
+            if guided.has_ended()? {
+                self.stop = Some(StopReason::Grammar);
+                return Ok(());
+            }
+            if limit.is_none() || guided.may_end()? {
+                return Ok(());
+            }
+        }
+        match limit {
+            Some(limit) => Err(ErrorKind::Unfinished { limit }.into()),
+            None => Ok(()),
+        }
     }
 
     /// Appends a token to the answer and says what ends with it.
@@ -273,12 +438,8 @@ impl Run {
         sequence.push(token);
         self.sampler.observe(&[token]);
         self.usage.completion += 1;
-        let mut text = String::new();
         if !forced && self.options.stop_tokens.contains(&token) {
             self.end(StopReason::Eos);
-        } else if let Some(source) = &mut self.options.text {
-            let piece = source.push(token);
-            self.show(&piece, &mut text);
         }
         if self
             .options
@@ -290,18 +451,58 @@ impl Run {
         if sequence.len() >= self.context {
             self.end(StopReason::Context);
         }
-        if self.stop.is_some() {
-            self.flush(&mut text);
-        }
         Step {
             token,
-            text,
+            text: String::new(),
             forced,
             logprob: None,
+            masked_logprob: None,
             top: Vec::new(),
             logits: None,
-            stop: self.stop.clone(),
+            stop: None,
         }
+    }
+
+    /// Makes the text of the steps that nothing takes back any more, and gives them out.
+    fn settle(&mut self, sequence: &mut Sequence) -> Result<()> {
+        let firm = match &mut self.guided {
+            Some(guided) if self.stop.is_none() && !self.held.is_empty() => guided.firm()?,
+            _ => usize::MAX,
+        };
+        while self.shown < firm
+            && let Some(mut step) = self.held.pop_front()
+        {
+            let mut text = String::new();
+            let is_end = self.stop == Some(StopReason::Eos) && self.held.is_empty();
+            if !is_end && let Some(source) = &mut self.options.text {
+                let piece = source.push(step.token);
+                self.show(&piece, &mut text);
+            }
+            if matches!(self.stop, Some(StopReason::StopSequence(_))) {
+                // Tokens that were taken before the text was made are no part of the answer.
+                self.usage.completion -= self.held.len();
+                sequence.rewind(sequence.len() - self.held.len());
+                self.held.clear();
+                self.forced.clear();
+            }
+            let ended = match self.stop {
+                None | Some(StopReason::Cancelled | StopReason::Error) => false,
+                Some(_) => self.held.is_empty(),
+            };
+            if ended {
+                self.flush(&mut text);
+                step.stop.clone_from(&self.stop);
+            }
+            step.text = text;
+            self.shown += 1;
+            self.ready.push_back(step);
+        }
+        if matches!(self.stop, Some(StopReason::Cancelled | StopReason::Error)) {
+            let mut rest = String::new();
+            self.flush(&mut rest);
+            self.rest.push_str(&rest);
+        }
+        Ok(())
     }
 
     fn show(&mut self, piece: &str, text: &mut String) {
@@ -330,7 +531,25 @@ impl Run {
     }
 }
 
-pub(crate) fn check_ids(tokens: &[u32], vocab: &SampleVocab) -> Result<()> {
+/// Follows the tokens that the caller forces, and sees that the answer closes within `room` tokens.
+fn begin_guided(guided: &mut Guided, forced: &[u32], room: usize) -> Result<()> {
+    for &token in forced {
+        if let Accepted::Rewound { .. } = guided.accept(token)? {
+            return Err(EngineError::invalid_option(
+                "forced",
+                token,
+                "what the constraint allows",
+            ));
+        }
+    }
+    // Nothing but the prompt is read where there is no room.
+    match room {
+        0 => Ok(()),
+        room => guided.budget(room.saturating_sub(forced.len())),
+    }
+}
+
+pub(crate) fn check_ids(what: &'static str, tokens: &[u32], vocab: &SampleVocab) -> Result<()> {
     let bad = |&token: &u32| usize::try_from(token).map_or(true, |id| id >= vocab.width());
     match tokens.iter().position(bad) {
         None => Ok(()),
@@ -338,6 +557,7 @@ pub(crate) fn check_ids(tokens: &[u32], vocab: &SampleVocab) -> Result<()> {
             token: tokens[position],
             vocab: vocab.width(),
             position,
+            what,
         }
         .into()),
     }

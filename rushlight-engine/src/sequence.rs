@@ -92,6 +92,18 @@ impl Sequence {
         self.states = Some(states);
     }
 
+    /// Forgets the newest `tokens` tokens, and the states of the one before, which the next pass runs
+    /// again for its logits.
+    pub(crate) fn take_back(&mut self, tokens: usize) {
+        let to = self.tokens.len().saturating_sub(tokens);
+        let rest = self.tokens.get(..to).map(<[u32]>::to_vec);
+        self.rewind(to.saturating_sub(1));
+        let held = self.tokens.len();
+        if let Some(again) = rest.as_deref().and_then(|rest| rest.get(held..)) {
+            self.tokens.extend_from_slice(again);
+        }
+    }
+
     pub(crate) fn push(&mut self, token: u32) {
         self.tokens.push(token);
     }

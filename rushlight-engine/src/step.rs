@@ -5,7 +5,6 @@ use std::time::Instant;
 use rushlight_ir::backend::{BackendError, BackendErrorKind, Lane, Logits, Program};
 
 use crate::error::{EngineError, Fault, Result};
-use crate::request::StopReason;
 use crate::run::{Pass, Run};
 use crate::sequence::Sequence;
 
@@ -33,7 +32,7 @@ pub(crate) fn advance(program: &dyn Program, members: &mut [Member<'_>]) -> Adva
             Ok(Some(pass)) => passes.push((i, pass)),
             Ok(None) => {}
             Err(error) => {
-                member.run.end(StopReason::Error);
+                member.run.fail(member.sequence);
                 errors.push((Some(i), error));
             }
         }
@@ -46,7 +45,8 @@ pub(crate) fn advance(program: &dyn Program, members: &mut [Member<'_>]) -> Adva
         Ok(logits) => logits,
         Err(error) => {
             for (i, _) in &passes {
-                members[*i].run.end(StopReason::Error);
+                let member = &mut members[*i];
+                member.run.fail(member.sequence);
             }
             errors.push((None, error));
             return Advance { ran: true, errors };
@@ -58,7 +58,7 @@ pub(crate) fn advance(program: &dyn Program, members: &mut [Member<'_>]) -> Adva
         let rows = row..row + pass.logits;
         row = rows.end;
         if let Err(error) = member.run.absorb(member.sequence, pass, &*logits, rows) {
-            member.run.end(StopReason::Error);
+            member.run.fail(member.sequence);
             errors.push((Some(*i), error));
         }
         let spent = start.elapsed();

@@ -487,6 +487,7 @@ fn requests_that_cannot_be_leave_the_sequence_as_it_was() {
     };
     assert_eq!(*refused(&[1; 9], greedy(None)).kind(), overflow);
     let range = ErrorKind::TokenOutOfRange {
+        what: "the prompt",
         token: 128,
         vocab: 128,
         position: 1,

@@ -4,6 +4,9 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use rushlight_engine::Fault;
+use rushlight_engine::constrain::ConstraintError;
+
 /// A result whose error is a [`GrammarError`].
 pub type Result<T, E = GrammarError> = std::result::Result<T, E>;
 
@@ -178,6 +181,17 @@ impl GrammarError {
         self.inner.place.as_ref()
     }
 
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self.inner.kind {
+            GrammarErrorKind::Internal | GrammarErrorKind::IllegalToken | GrammarErrorKind::Poisoned => {
+                Fault::Bug
+            }
+            GrammarErrorKind::Vocabulary => Fault::File,
+            _ => Fault::Request,
+        }
+    }
+
     /// The tool whose parameters are at fault, where the source was a tool.
     pub fn tool(&self) -> Option<&str> {
         self.inner.tool.as_deref()
@@ -193,6 +207,12 @@ impl fmt::Display for GrammarError {
             write!(f, "{place}: ")?;
         }
         f.write_str(&self.inner.message)
+    }
+}
+
+impl From<GrammarError> for ConstraintError {
+    fn from(error: GrammarError) -> Self {
+        Self::new(error.fault(), error)
     }
 }
 
@@ -245,6 +265,11 @@ impl GrammarReport {
     /// The problems, in source order.
     pub fn problems(&self) -> impl Iterator<Item = &GrammarError> {
         std::iter::once(&self.first).chain(&self.rest)
+    }
+
+    /// Whose fault it is: that of the first problem.
+    pub fn fault(&self) -> Fault {
+        self.first.fault()
     }
 
     /// The first problem.

@@ -58,6 +58,12 @@ pub trait GuardRun: Send {
         GuardStep::Accept
     }
 
+    /// Where the outermost value starts that is not judged to its end yet, as an offset in bytes from the start of the guarded
+    /// text; `None` while none is open. What stands before it is firm. Unless it is told, everything is open.
+    fn open_from(&self) -> Option<usize> {
+        Some(0)
+    }
+
     /// Goes back to the state after the first `len` bytes; `len` is at most the bytes pushed so far.
     fn truncate(&mut self, len: usize);
 

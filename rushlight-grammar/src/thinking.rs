@@ -173,6 +173,10 @@ impl Constraint for AfterMarker {
         self.thought + self.inner.tokens().len()
     }
 
+    fn firm(&self) -> usize {
+        self.thought + self.inner.firm()
+    }
+
     fn budget(&mut self, tokens: usize) -> Result<(), ConstraintError> {
         if self.began {
             return Ok(self.inner.budget(tokens)?);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rushlight_asset::AssetError;
 use rushlight_asset::error::ErrorKind as AssetErrorKind;
 use rushlight_engine::{EngineError, ErrorKind as EngineErrorKind, Fault};
+use rushlight_grammar::GrammarReport;
 use rushlight_ir::IrError;
 use rushlight_ir::backend::{BackendError, BackendErrorKind};
 use rushlight_text::{TextError, TextErrorKind};
@@ -56,6 +57,10 @@ pub enum SessionErrorKind {
         /// The option's name.
         field: &'static str,
     },
+    /// A grammar is not one, or asks for what cannot be enforced; or it could not be kept.
+    Grammar,
+    /// A limit cut an answer before its grammar allowed an end.
+    Unfinished,
     /// The transcript is not one.
     Transcript,
     /// Running the model failed.
@@ -205,11 +210,20 @@ impl From<EngineError> for SessionError {
             | EngineErrorKind::UnknownName { field, .. } => {
                 SessionErrorKind::InvalidOption { field }
             }
+            EngineErrorKind::Constraint { .. } => SessionErrorKind::Grammar,
+            EngineErrorKind::Unfinished { .. } => SessionErrorKind::Unfinished,
             EngineErrorKind::Cancelled => SessionErrorKind::Cancelled,
             _ => SessionErrorKind::Engine,
         };
         let fault = error.fault();
         SessionError::wrap(kind, fault, error)
+    }
+}
+
+impl From<GrammarReport> for SessionError {
+    fn from(report: GrammarReport) -> SessionError {
+        let fault = report.fault();
+        SessionError::wrap(SessionErrorKind::Grammar, fault, report)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use rushlight_engine::constrain::ConstraintCounts;
 use rushlight_engine::{Reuse, StopReason, Timings, Usage};
 
 /// What a stream yields.
@@ -41,6 +42,8 @@ pub struct Response {
     pub timings: Timings,
     /// The seed that its draws came from: the request's, or the one drawn for it.
     pub seed: Option<u64>,
+    /// What the grammar did, where there was one.
+    pub constraint: Option<ConstraintCounts>,
 }
 
 impl Response {
@@ -54,6 +57,7 @@ impl Response {
             reuse: Reuse::default(),
             timings: Timings::default(),
             seed: None,
+            constraint: None,
         }
     }
 }

@@ -3,8 +3,7 @@
 //! # What this crate will not do
 //! It picks no backend and finds no model by name: the `rushlight` crate does. It brings no async
 //! runtime and needs none. It does not cut a conversation that has grown too long: that is an error
-//! with both counts. And it does not yet give typed answers, call tools, or keep thoughts apart:
-//! [`Capabilities`] says so.
+//! with both counts. And it does not yet call tools or keep thoughts apart: [`Capabilities`] says so.
 //!
 //! # The parts
 //! ```text
@@ -34,6 +33,9 @@
 //! # Ok(()) }
 //! ```
 //!
+//! An answer of a guaranteed shape is one option: [`GenerationOptions::grammar`] takes a JSON Schema, a
+//! grammar, a pattern or a choice, and the turn fails where the source cannot be enforced.
+//!
 //! [`Completion`] goes on with raw text for models without a chat template. [`Models`] shares loaded
 //! models by path.
 
@@ -51,11 +53,13 @@ mod transcript;
 
 pub use error::{SessionError, SessionErrorKind};
 pub use event::{Event, Events, Response};
-pub use local::{Completion, LoadOptions, LocalModel, Summary, Text};
+pub use local::{Completion, LoadOptions, LocalModel, Summary, Text, vocabulary};
 pub use model::{Availability, Capabilities, Executor, LanguageModel, Request};
 pub use models::Models;
 pub use options::{Filters, GenerationOptions, SamplingMode};
+pub use rushlight_engine::constrain::ConstraintCounts;
 pub use rushlight_engine::{CancelToken, Fault, Reuse, StopReason, Timings, Usage};
+pub use rushlight_grammar::GrammarSource;
 pub use session::Session;
 pub use stream::{BlockingStream, ResponseStream};
 pub use transcript::{Entry, Segment, Transcript};

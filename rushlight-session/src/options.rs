@@ -1,6 +1,7 @@
 //! How one answer is made.
 
 use rushlight_engine::sample::SamplerOrder;
+use rushlight_grammar::GrammarSource;
 
 /// How one answer is made. What is left unset is as the model's makers have it
 /// (`generation_config.json`), and where they are silent, the model's own distribution.
@@ -33,6 +34,17 @@ pub struct GenerationOptions {
     pub logit_bias: Vec<(u32, f32)>,
     /// The order of penalties, bias, temperature and filters.
     pub order: Option<SamplerOrder>,
+    /// What the answer is: every other option holds under it. A source that cannot be enforced as a
+    /// whole fails the turn before anything is read. An answer that ends by itself is whole; one
+    /// that `maximum_response_tokens` or the context would cut is brought to its end within them, or
+    /// the turn fails. Only a stop string can end it elsewhere, and the response says so.
+    pub grammar: Option<GrammarSource>,
+    /// A control token of the model, such as `</think>`: what comes up to it is free, and the
+    /// grammar begins behind it.
+    pub grammar_after: Option<String>,
+    /// Samples tokens that the grammar leaves no choice about too. Unset, they are taken many at a
+    /// time, in the tokenizer's own spelling.
+    pub sample_forced: bool,
 }
 
 /// How tokens are chosen.

@@ -21,6 +21,7 @@ use crate::output::{Out, note, thousands};
 use crate::progress::Bar;
 use crate::report;
 use crate::sampling::SamplingArgs;
+use crate::source::GuideArgs;
 use lines::Lines;
 
 const HELP: &str = "\
@@ -47,10 +48,13 @@ pub(crate) struct ChatArgs {
     resume: Option<PathBuf>,
     #[command(flatten)]
     sampling: SamplingArgs,
+    #[command(flatten)]
+    guide: GuideArgs,
 }
 
 pub(crate) fn run(args: &ChatArgs, out: &Out) -> Result<(), Failure> {
     args.sampling.check()?;
+    let guide = args.guide.read()?;
     let transcript = args
         .resume
         .as_deref()
@@ -60,7 +64,7 @@ pub(crate) fn run(args: &ChatArgs, out: &Out) -> Result<(), Failure> {
     let model = args.load.load()?;
     // A base model is refused now, not at the first prompt.
     model.template()?;
-    let options = args.sampling.resolve(&model);
+    let options = args.sampling.resolve(&model, guide);
     model.generate_options(&options)?;
     let context = model.engine().context();
     let model: Arc<dyn LanguageModel> = model;

@@ -2,6 +2,7 @@
 
 mod bench;
 mod chat;
+mod grammar;
 mod inspect;
 mod logits;
 mod models;
@@ -49,6 +50,8 @@ enum Command {
     Template(template::TemplateArgs),
     /// Give the logits that follow token ids
     Logits(logits::LogitsArgs),
+    /// Look at a grammar: check texts, explain, show masks, measure
+    Grammar(Box<grammar::GrammarArgs>),
     /// Measure how well a model predicts a text
     Perplexity(perplexity::PerplexityArgs),
     /// Measure speed
@@ -72,6 +75,7 @@ pub(crate) fn main() -> ExitCode {
             Command::Tokenize(args) => tokenize::run(args, &out),
             Command::Template(args) => template::run(args, &out),
             Command::Logits(args) => logits::run(args),
+            Command::Grammar(args) => grammar::run(args, &out),
             Command::Perplexity(args) => perplexity::run(args, &out),
             Command::Bench(args) => bench::run(args, &out),
             Command::Models => models::run(&out),

@@ -16,6 +16,7 @@ use crate::progress::Bar;
 use crate::prompt::{Prompt, PromptArgs};
 use crate::report;
 use crate::sampling::SamplingArgs;
+use crate::source::GuideArgs;
 
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
@@ -25,6 +26,8 @@ pub(crate) struct RunArgs {
     prompt: PromptArgs,
     #[command(flatten)]
     sampling: SamplingArgs,
+    #[command(flatten)]
+    guide: GuideArgs,
     #[command(flatten)]
     show: ShowArgs,
 }
@@ -43,7 +46,7 @@ struct ShowArgs {
         conflicts_with_all = [
             "forced", "print_logits", "save_logits", "max_tokens", "temperature", "top_k", "top_p",
             "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "seed", "stop",
-            "logit_bias",
+            "logit_bias", "SourceArgs", "grammar_after", "sample_forced",
         ],
     )]
     continuation: Option<String>,
@@ -57,6 +60,7 @@ struct ShowArgs {
 
 pub(crate) fn run(args: &RunArgs, out: &Out) -> Result<(), Failure> {
     args.sampling.check()?;
+    let guide = args.guide.read()?;
     let prompt = args.prompt.read()?;
     if let Some(continuation) = &args.show.continuation {
         let model = args.load.load()?;
@@ -79,14 +83,15 @@ pub(crate) fn run(args: &RunArgs, out: &Out) -> Result<(), Failure> {
     };
     let bar = Bar::count("reading");
     let reading = bar.clone();
+    let guided = guide.grammar.is_some();
     let options = GenerateOptions {
         forced,
         logits: rows.wanted(),
-        text: Some(model.token_text(prompt.continues())?),
+        text: Some(model.token_text(prompt.continues() || guided)?),
         progress: Some(Box::new(move |done, total| {
             reading.at(done as u64, total as u64)
         })),
-        ..model.generate_options(&args.sampling.resolve(&model))?
+        ..model.generate_options(&args.sampling.resolve(&model, guide))?
     };
     let mut sequence = model.engine().sequence()?;
     let generation = model.engine().generate(&mut sequence, &tokens, options)?;
@@ -132,6 +137,11 @@ fn stream(
     }
     bar.clear();
     let outcome = generation.outcome();
+    if !out.is_json() {
+        out.text(&outcome.rest)?;
+    }
+    response.text.push_str(&outcome.rest);
+    response.constraint = outcome.constraint;
     response.stop = outcome.stop;
     response.usage = outcome.usage;
     response.reuse = outcome.reuse;

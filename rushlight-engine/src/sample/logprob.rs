@@ -145,6 +145,7 @@ pub(crate) fn logprob_of(logit: f32, norm: f64) -> f32 {
 
 fn log_softmax_of(logits: &[f32], token: u32, position: usize) -> Result<f64> {
     let out_of_range = || ErrorKind::TokenOutOfRange {
+        what: "what is scored",
         token,
         vocab: logits.len(),
         position,

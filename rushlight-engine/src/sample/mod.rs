@@ -55,8 +55,11 @@ pub struct Sampled {
     /// the model's own distribution, the softmax of the logits as they came in. Penalties, bias,
     /// mask, temperature and filters do not show in it.
     pub logprob: Option<f32>,
-    /// The likeliest tokens under the same distribution, as many as asked for, likeliest first.
-    /// Only ids that have text; the mask does not narrow them.
+    /// Where asked for and a mask was given: the token's log-probability among the ids that mask,
+    /// vocabulary and bans leave, before every other option. Finite.
+    pub masked_logprob: Option<f32>,
+    /// The likeliest tokens under the model's own distribution, as many as asked for, likeliest
+    /// first. Only ids that have text; the mask does not narrow them.
     pub top: Vec<TokenLogprob>,
 }
 
@@ -153,6 +156,8 @@ impl Sampler {
             mask.check(&self.legal)?;
         }
         self.row.load(logits, self.legal.words(), mask)?;
+        let shown = mask.is_some() && self.options.logprobs.is_some();
+        let masked = if shown { Some(logprob::log_sum_exp(self.row.logits())?) } else { None };
         self.penalise();
         for &(id, bias) in &self.options.logit_bias {
             self.row.change(id, |logit| logit + f64::from(bias));
@@ -166,9 +171,12 @@ impl Sampler {
         // Every filter keeps the best token, so some token owns every place of the total.
         let token = token.ok_or(ErrorKind::NoLegalToken)?;
         let (logprob, top) = self.logprobs(logits, token)?;
+        let logit = logits.get(token as usize);
+        let masked_logprob = masked.zip(logit).map(|(norm, &logit)| logprob::logprob_of(logit, norm));
         Ok(Sampled {
             token,
             logprob,
+            masked_logprob,
             top,
         })
     }

@@ -195,7 +195,6 @@ impl Row {
     }
 
     /// The logits of legal tokens; −∞ for the others and for the padding.
-    #[cfg(test)]
     pub(crate) fn logits(&self) -> &[f32] {
         &self.logits
     }

@@ -318,6 +318,7 @@ fn lp_5_sums_over_a_uniform_vocabulary() {
     for token in [100, u32::MAX] {
         let e = score.add(&[0.0; 10], token).unwrap_err();
         let expected = ErrorKind::TokenOutOfRange {
+            what: "what is scored",
             token,
             vocab: 10,
             position: 3,

@@ -123,6 +123,7 @@ impl Matcher {
         self.counts.excluded += 1;
         self.refusals += 1;
         let start = self.tokens.len();
+        let firm = self.firm();
         self.excluded.push((start, token));
         self.forget_next();
         loop {
@@ -145,8 +146,11 @@ impl Matcher {
                 return Ok(Accepted::Rewound { tokens: undone });
             }
             let here = self.tokens.len();
-            if here == 0 {
-                return Err(self.dead_end());
+            // What is firm may have been shown to someone already.
+            if here <= firm {
+                let error = self.dead_end();
+                self.failure = Some(error.clone());
+                return Err(error);
             }
             // The token in which the value starts, or just the one before where that is not further back.
             let to = self
@@ -154,7 +158,8 @@ impl Matcher {
                 .iter()
                 .position(|&end| end > value_start)
                 .unwrap_or(here)
-                .min(here - 1);
+                .min(here - 1)
+                .max(firm);
             let choice = self.tokens.get(to).copied();
             self.undo(here - to)?;
             if let Some(choice) = choice {

@@ -39,6 +39,10 @@ impl Constraint for Matcher {
         self.tokens.len()
     }
 
+    fn firm(&self) -> usize {
+        Matcher::firm(self)
+    }
+
     fn budget(&mut self, tokens: usize) -> Result<(), ConstraintError> {
         Ok(Matcher::budget(self, tokens)?)
     }

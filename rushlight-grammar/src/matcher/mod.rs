@@ -271,6 +271,15 @@ impl Matcher {
         self.ended
     }
 
+    /// Accepted tokens that no refusal undoes; see [`Constraint::firm`](rushlight_engine::constrain::Constraint::firm).
+    pub fn firm(&self) -> usize {
+        let open = self.guards.iter().filter_map(|guard| guard.open_from()).min();
+        match open {
+            None => self.tokens.len(),
+            Some(from) => self.ends.partition_point(|&end| end <= from),
+        }
+    }
+
     /// Says that at most `tokens` more tokens will be sampled; see [`Constraint::budget`](rushlight_engine::constrain::Constraint::budget).
     ///
     /// # Errors

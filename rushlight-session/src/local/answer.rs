@@ -122,6 +122,10 @@ fn generate(
         }
     }
     let outcome = generation.outcome();
+    if !outcome.rest.is_empty() {
+        text.push_str(&outcome.rest);
+        events.text(outcome.rest);
+    }
     Ok(Response {
         text,
         tokens,
@@ -130,6 +134,7 @@ fn generate(
         reuse: outcome.reuse,
         timings: outcome.timings,
         seed: Some(outcome.seed),
+        constraint: outcome.constraint,
     })
 }
 

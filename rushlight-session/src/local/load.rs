@@ -10,6 +10,7 @@ use rushlight_engine::{Engine, EngineOptions};
 use rushlight_ir::backend::{Backend, CompileOptions, KvDtype};
 
 use super::LocalModel;
+use super::guided::Grammars;
 use super::sampling;
 use super::summary::{Summary, graph};
 use super::text::Text;
@@ -76,6 +77,7 @@ impl LocalModel {
             engine,
             text,
             stop_tokens,
+            grammars: Grammars::default(),
             load_time: start.elapsed(),
         })
     }

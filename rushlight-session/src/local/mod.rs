@@ -1,6 +1,7 @@
 //! A model on this machine.
 
 mod answer;
+mod guided;
 mod load;
 mod raw;
 mod sampling;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rushlight_engine::{Engine, GenerateOptions, TokenText};
+use rushlight_grammar::{CompiledGrammar, Compiler, GrammarSource};
 use rushlight_ir::backend::Memory;
 use rushlight_text::{ChatTemplate, Tokenizer};
 
@@ -19,7 +21,9 @@ use crate::model::{Availability, Capabilities, Executor, LanguageModel};
 use crate::options::{GenerationOptions, SamplingMode};
 use crate::transcript::Transcript;
 use answer::LocalExecutor;
+use guided::Grammars;
 
+pub use guided::vocabulary;
 pub use load::LoadOptions;
 pub use raw::Completion;
 pub use summary::Summary;
@@ -37,6 +41,7 @@ pub struct LocalModel {
     engine: Engine,
     text: Option<Text>,
     stop_tokens: Vec<u32>,
+    grammars: Grammars,
     load_time: Duration,
 }
 
@@ -117,11 +122,34 @@ impl LocalModel {
         Ok(self.text()?.token_text(continues))
     }
 
-    /// What a session with these options asks of the engine: sampling with the model's defaults
-    /// filled in, stop tokens and strings, and an answer's text made of the tokens.
+    /// The compiler of grammars for this model's tokenizer. It keeps what it compiled, for every
+    /// session. The first call builds the tokenizer's tables: some tenths of a second.
     ///
     /// # Errors
-    /// [`SessionErrorKind::InvalidOption`] naming the field, [`SessionErrorKind::NoTokenizer`].
+    /// [`SessionErrorKind::NoTokenizer`]; [`SessionErrorKind::Grammar`] for a tokenizer that the
+    /// tables have no room for.
+    pub fn grammars(&self) -> Result<Compiler, SessionError> {
+        let logits = self.engine.vocab().width();
+        self.grammars
+            .compiler(self.text()?, logits, &self.stop_tokens)
+    }
+
+    /// Compiles a grammar ahead of the request that needs it, or finds it compiled.
+    ///
+    /// # Errors
+    /// [`SessionErrorKind::Grammar`] with every problem of the source, each with its place; those of
+    /// [`grammars`](LocalModel::grammars).
+    pub fn compile(&self, source: &GrammarSource) -> Result<Arc<CompiledGrammar>, SessionError> {
+        guided::compile(&self.grammars()?, source)
+    }
+
+    /// What a session with these options asks of the engine: sampling with the model's defaults
+    /// filled in, stop tokens and strings, the constraint of its grammar, and an answer's text made
+    /// of the tokens.
+    ///
+    /// # Errors
+    /// [`SessionErrorKind::InvalidOption`] naming the field, [`SessionErrorKind::NoTokenizer`],
+    /// [`SessionErrorKind::Grammar`].
     pub fn generate_options(
         &self,
         options: &GenerationOptions,
@@ -146,7 +174,10 @@ impl LocalModel {
             sampling,
             stop_tokens: self.stop_tokens.clone(),
             stop_strings,
-            text: Some(self.token_text(false)?),
+            // A grammar speaks of every space, a first one too.
+            text: Some(self.token_text(options.grammar.is_some())?),
+            constraint: guided::constraint(options, || self.grammars())?,
+            sample_forced: options.sample_forced,
             ..GenerateOptions::default()
         })
     }
@@ -166,7 +197,10 @@ impl LocalModel {
 
 impl LanguageModel for LocalModel {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::default()
+        Capabilities {
+            guided_generation: self.text.is_some(),
+            ..Capabilities::default()
+        }
     }
 
     /// Always [`Available`](Availability::Available): a model that is loaded needs nothing further.

@@ -1,0 +1,90 @@
+//! `rushlight grammar mask`: what may come next.
+
+use clap::Args;
+use rushlight::engine::constrain::{Accepted, MaskStatus};
+use rushlight::grammar::{GrammarError, GrammarReport};
+use rushlight::text::{Specials, Tokenizer};
+use serde_json::{Value, json};
+
+use super::{TokenizerArgs, compile, refused, source};
+use crate::failure::Failure;
+use crate::output::{Out, thousands};
+use crate::report::piece;
+use crate::source::SourceArgs;
+
+#[derive(Args, Debug)]
+pub(crate) struct MaskArgs {
+    #[command(flatten)]
+    tokenizer: TokenizerArgs,
+    #[command(flatten)]
+    source: SourceArgs,
+    /// The text so far
+    #[arg(long, value_name = "TEXT", default_value = "", allow_hyphen_values = true)]
+    prefix: String,
+    /// Tokens to show at most
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    show: usize,
+}
+
+pub(crate) fn run(args: &MaskArgs, out: &Out) -> Result<(), Failure> {
+    let source = source(&args.source)?;
+    let (tokenizer, compiler) = args.tokenizer.open()?;
+    let grammar = compile(&compiler, &source)?;
+    let failed = |error: GrammarError| refused(GrammarReport::from(error));
+    let mut matcher = grammar.matcher();
+    let mut at = 0;
+    for id in tokenizer.encode(&args.prefix, Specials::AsText)? {
+        match matcher.accept(id).map_err(failed)? {
+            Accepted::Taken => at += tokenizer.token_bytes(id).map_or(0, <[u8]>::len),
+            Accepted::Rewound { .. } => {
+                return Err(Failure::request(format!(
+                    "the prefix is refused at byte {at}: \"{}\" closes a value wrongly",
+                    piece(&tokenizer, id)
+                )));
+            }
+        }
+    }
+    let mut mask = vec![0; grammar.vocabulary().logits().div_ceil(32)];
+    let status = matcher.mask(&mut mask).map_err(failed)?;
+    let may_end = matcher.may_end().map_err(failed)?;
+    let stop_ids = grammar.vocabulary().stop_ids();
+    let allowed: Vec<u32> = (0..grammar.vocabulary().len() as u32)
+        .filter(|id| status == MaskStatus::Constrained && mask[*id as usize / 32] >> (id % 32) & 1 == 1)
+        .filter(|id| !stop_ids.contains(id))
+        .collect();
+    let forced = match status {
+        MaskStatus::Terminated => Vec::new(),
+        _ => matcher.forced().map_err(failed)?,
+    };
+    let forced = spelled(&tokenizer, &forced);
+    if out.is_json() {
+        let shown = allowed.iter().take(args.show);
+        let shown: Vec<Value> = shown
+            .map(|&id| json!({"id": id, "piece": piece(&tokenizer, id)}))
+            .collect();
+        return out.json(&json!({
+            "may_end": may_end,
+            "allowed": allowed.len(),
+            "tokens": shown,
+            "forced": forced,
+        }));
+    }
+    if may_end {
+        out.line("the text may end here")?;
+    }
+    if !forced.is_empty() {
+        out.line(format_args!("forced: \"{forced}\""))?;
+    }
+    out.line(format_args!("{} tokens may follow", thousands(allowed.len() as u64)))?;
+    for id in allowed.iter().take(args.show) {
+        out.line(format_args!("{id:>8}  \"{}\"", piece(&tokenizer, *id)))?;
+    }
+    if allowed.len() > args.show {
+        out.line(format_args!("          … (--show {} tells all)", allowed.len()))?;
+    }
+    Ok(())
+}
+
+fn spelled(tokenizer: &Tokenizer, ids: &[u32]) -> String {
+    ids.iter().map(|&id| piece(tokenizer, id)).collect()
+}

@@ -1,0 +1,166 @@
+//! What an answer may be, as the command line says it.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use rushlight::GrammarSource;
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::input;
+
+/// A grammar, in one of its spellings.
+#[derive(Args, Debug)]
+#[group(multiple = false)]
+#[command(next_help_heading = "Grammar")]
+pub(crate) struct SourceArgs {
+    /// A JSON Schema: a file, or the schema itself where it begins with {
+    #[arg(long, value_name = "FILE|JSON", alias = "schema")]
+    json_schema: Option<String>,
+    /// Any JSON object
+    #[arg(long)]
+    json_object: bool,
+    /// A file with a grammar in GBNF; its rule `root` is the answer
+    #[arg(long, value_name = "FILE")]
+    grammar: Option<PathBuf>,
+    /// A file with a grammar in Lark; its rule `start` is the answer
+    #[arg(long, value_name = "FILE")]
+    lark: Option<PathBuf>,
+    /// A pattern that the whole answer matches
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
+    regex: Option<String>,
+    /// One of these texts; may be given several times
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    choice: Vec<String>,
+    /// A structural tag: a file, or the JSON itself where it begins with {
+    #[arg(long, value_name = "FILE|JSON")]
+    structural_tag: Option<String>,
+}
+
+/// A grammar for an answer, and how it is kept to.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Grammar")]
+pub(crate) struct GuideArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+    /// Leave the answer free up to this control token (</think>), after which the grammar begins
+    #[arg(long, value_name = "TOKEN")]
+    grammar_after: Option<String>,
+    /// Sample also where the grammar leaves no choice, instead of taking that text in one pass
+    #[arg(long)]
+    sample_forced: bool,
+}
+
+/// What [`GuideArgs`] come to.
+#[derive(Debug, Default)]
+pub(crate) struct Guide {
+    pub(crate) grammar: Option<GrammarSource>,
+    pub(crate) grammar_after: Option<String>,
+    pub(crate) sample_forced: bool,
+}
+
+impl GuideArgs {
+    /// Reads the grammar. What is given without one is refused.
+    pub(crate) fn read(&self) -> Result<Guide, Failure> {
+        let grammar = self.source.read()?;
+        let stray = [
+            ("--grammar-after", self.grammar_after.is_some()),
+            ("--sample-forced", self.sample_forced),
+        ];
+        for (name, given) in stray {
+            if given && grammar.is_none() {
+                return Err(Failure::request(format!(
+                    "{name} says something of a grammar, but none is given"
+                )));
+            }
+        }
+        Ok(Guide {
+            grammar,
+            grammar_after: self.grammar_after.clone(),
+            sample_forced: self.sample_forced,
+        })
+    }
+}
+
+impl SourceArgs {
+    /// Reads the grammar, where one is given.
+    pub(crate) fn read(&self) -> Result<Option<GrammarSource>, Failure> {
+        let text = |path: &Option<PathBuf>| path.as_deref().map(input::file).transpose();
+        if let Some(schema) = &self.json_schema {
+            return Ok(Some(GrammarSource::JsonSchema(json(schema)?)));
+        }
+        if let Some(tag) = &self.structural_tag {
+            return Ok(Some(GrammarSource::StructuralTag(json(tag)?)));
+        }
+        if let Some(text) = text(&self.grammar)? {
+            return Ok(Some(GrammarSource::Ebnf(text)));
+        }
+        if let Some(text) = text(&self.lark)? {
+            return Ok(Some(GrammarSource::Lark(text)));
+        }
+        if let Some(pattern) = &self.regex {
+            return Ok(Some(GrammarSource::Regex(pattern.clone())));
+        }
+        if !self.choice.is_empty() {
+            return Ok(Some(GrammarSource::Choice(self.choice.clone())));
+        }
+        Ok(self.json_object.then_some(GrammarSource::JsonObject))
+    }
+}
+
+/// JSON given on the command line, or in the file named there.
+pub(crate) fn json(given: &str) -> Result<Value, Failure> {
+    let inline = given.trim_start().starts_with('{');
+    let (name, text) = if inline {
+        ("the command line".to_owned(), given.to_owned())
+    } else {
+        (given.to_owned(), input::file(Path::new(given))?)
+    };
+    // Its message ends with line and column.
+    serde_json::from_str(&text).map_err(|error| Failure::request(format!("{name}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        guide: GuideArgs,
+    }
+
+    fn guide(arguments: &[&str]) -> Guide {
+        let line = Line::try_parse_from([&["x"], arguments].concat()).unwrap();
+        line.guide.read().unwrap()
+    }
+
+    #[test]
+    fn each_spelling_is_its_source() {
+        assert_eq!(
+            guide(&["--schema", r#" {"type": "null"}"#]).grammar,
+            Some(GrammarSource::JsonSchema(serde_json::json!({"type": "null"})))
+        );
+        assert_eq!(
+            guide(&["--choice", "a", "--choice", "-b"]).grammar,
+            Some(GrammarSource::Choice(vec!["a".into(), "-b".into()]))
+        );
+        assert_eq!(guide(&["--json-object"]).grammar, Some(GrammarSource::JsonObject));
+        assert_eq!(
+            guide(&["--regex", "[ab]"]).grammar,
+            Some(GrammarSource::Regex("[ab]".into()))
+        );
+        assert_eq!(guide(&[]).grammar, None);
+    }
+
+    #[test]
+    fn two_grammars_are_one_too_many_and_options_want_one() {
+        assert!(Line::try_parse_from(["x", "--json-object", "--regex", "a"]).is_err());
+        let line = Line::try_parse_from(["x", "--sample-forced"]).unwrap();
+        assert!(line.guide.read().is_err());
+        let error = json("{\"a\": }").unwrap_err();
+        assert!(error.text().ends_with("line 1 column 7"), "{}", error.text());
+    }
+}
