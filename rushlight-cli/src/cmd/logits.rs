@@ -3,6 +3,7 @@
 use std::io::{self, BufWriter, Write};
 
 use clap::Args;
+use rushlight::engine::sample::check_logits;
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -43,6 +44,8 @@ pub(crate) fn run(args: &LogitsArgs) -> Result<(), Failure> {
     model
         .engine()
         .score(&mut sequence, &args.tokens, rows, |_, row| {
+            // Null stands for a probability of 0 and must not hide a logit that is none.
+            check_logits(row)?;
             out.row(row);
             Ok(())
         })?;

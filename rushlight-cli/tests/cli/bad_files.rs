@@ -59,6 +59,24 @@ fn a_missing_tensor_is_named() {
 }
 
 #[test]
+fn logits_that_are_no_numbers_are_refused_and_not_called_null() {
+    let model = tiny().without_tensor("output_norm.weight").f32_tensor(
+        "output_norm.weight",
+        &[32],
+        &[f32::NAN; 32],
+    );
+    let tiny = Tiny::of(&model);
+    for more in [&[][..], &["--all"]] {
+        let arguments = [
+            &["logits", "--model", tiny.model(), "--tokens", "1,2"],
+            more,
+        ]
+        .concat();
+        run(&arguments).refused(3, &["NaN"]);
+    }
+}
+
+#[test]
 fn a_tensor_of_another_shape_is_named() {
     let model = tiny().without_tensor("blk.0.attn_q.weight").f32_tensor(
         "blk.0.attn_q.weight",

@@ -4,7 +4,7 @@
 
 use super::exp::exp_of_negative;
 use super::filter::Candidates;
-use super::row::{BLOCK, Key, Row, check, max_of};
+use super::row::{BLOCK, Key, Row, check_logits, max_of};
 use crate::error::{ErrorKind, Result};
 
 /// A token and its log-probability.
@@ -96,7 +96,7 @@ impl SequenceScore {
 
 /// `ln Σ exp(lᵢ)`.
 pub(crate) fn log_sum_exp(logits: &[f32]) -> Result<f64> {
-    check(logits)?;
+    check_logits(logits)?;
     let (blocks, rest) = logits.as_chunks::<BLOCK>();
     let mut last = [f32::NEG_INFINITY; BLOCK];
     if let Some(last) = last.get_mut(..rest.len()) {

@@ -38,6 +38,7 @@ pub use history::TokenCounts;
 pub use logprob::{SequenceScore, TokenLogprob, log_softmax_at, top_logprobs};
 pub use options::SamplingOptions;
 pub use order::{SamplerOrder, Stage};
+pub use row::check_logits;
 pub use vocab::{Mask, SampleVocab};
 
 use filter::Candidates;

@@ -164,7 +164,7 @@ impl Row {
             }
             valid &= copy_legal(&padded, to, word);
         }
-        if valid { Ok(()) } else { check(logits) }
+        if valid { Ok(()) } else { check_logits(logits) }
     }
 
     /// Changes the logit of a legal token; what overflows stays the largest finite value, so that
@@ -370,8 +370,11 @@ fn owner(logits: &[f32], sums: &[u64], mut at: u64, scale: Scale) -> Option<usiz
     Some(start + lane)
 }
 
-/// Fails on the first logit that is NaN or +∞.
-pub(crate) fn check(logits: &[f32]) -> Result<()> {
+/// Fails on the first logit of a row that is NaN or +∞, as sampling and scoring do.
+///
+/// # Errors
+/// [`NanLogits`](ErrorKind::NanLogits) and [`InfiniteLogits`](ErrorKind::InfiniteLogits).
+pub fn check_logits(logits: &[f32]) -> Result<()> {
     if logits.chunks(BLOCK).all(all_valid) {
         return Ok(());
     }
