@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use clap::Args;
 use rushlight::LocalModel;
-use rushlight::engine::sample::SamplingOptions;
+use rushlight::engine::sample::{Draws, SamplingOptions};
 use rushlight::engine::{GenerateOptions, Sequence};
 use serde_json::json;
 
@@ -74,13 +74,13 @@ pub(crate) fn run(args: &BenchArgs, out: &Out) -> Result<(), Failure> {
         generate: args.generate.min(2),
         lanes: args.lanes,
     };
-    warm_up.measure(&model, &mut Random(args.seed))?;
+    warm_up.measure(&model, &mut Draws::new(args.seed))?;
     let load = Load {
         prompt: args.prompt,
         generate: args.generate,
         lanes: args.lanes,
     };
-    let mut random = Random(args.seed);
+    let mut random = Draws::new(args.seed);
     let mut prompt = Vec::with_capacity(args.trials);
     let mut generation = Vec::with_capacity(args.trials);
     for trial in 0..args.trials {
@@ -159,7 +159,7 @@ struct Speed {
 }
 
 impl Load {
-    fn measure(&self, model: &LocalModel, random: &mut Random) -> Result<Speed, Failure> {
+    fn measure(&self, model: &LocalModel, random: &mut Draws) -> Result<Speed, Failure> {
         let engine = model.engine();
         let ids: Vec<u32> = (0..u32::try_from(engine.vocab().tokens()).unwrap_or(u32::MAX))
             .filter(|&id| engine.vocab().allows(id))
@@ -171,7 +171,7 @@ impl Load {
             .iter_mut()
             .map(|sequence| {
                 let prompt = (0..self.prompt)
-                    .map(|_| random.pick(&ids))
+                    .map(|_| pick(random, &ids))
                     .collect::<Vec<_>>();
                 let options = GenerateOptions {
                     max_tokens: Some(self.generate + 1),
@@ -205,23 +205,10 @@ impl Load {
     }
 }
 
-/// SplitMix64 (Steele, Lea and Flood, 2014): any seed will do.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// One of `ids`, of which there is always one: a vocabulary has a legal token.
-    fn pick(&mut self, ids: &[u32]) -> u32 {
-        let index = self.next() % (ids.len().max(1) as u64);
-        ids.get(index as usize).copied().unwrap_or_default()
-    }
+/// One of `ids`, of which there is always one: a vocabulary has a legal token.
+fn pick(draws: &mut Draws, ids: &[u32]) -> u32 {
+    let index = draws.below(ids.len() as u64);
+    ids.get(index as usize).copied().unwrap_or_default()
 }
 
 fn mean(values: &[f64]) -> Option<f64> {
@@ -256,20 +243,5 @@ mod tests {
         assert_eq!(deviation(&[5.0]), Some(0.0));
         // Squares 4 + 1 + 9 over 2.
         assert_eq!(deviation(&[1.0, 2.0, 6.0]), Some(7f64.sqrt()));
-    }
-
-    /// The first values of the reference implementation for seed 1234567.
-    #[test]
-    fn random_numbers_are_splitmix64() {
-        let mut random = Random(1_234_567);
-        let first: Vec<u64> = (0..3).map(|_| random.next()).collect();
-        assert_eq!(
-            first,
-            [
-                6_457_827_717_110_365_317,
-                3_203_168_211_198_807_973,
-                9_817_491_932_198_370_423
-            ]
-        );
     }
 }

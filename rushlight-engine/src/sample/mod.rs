@@ -39,11 +39,12 @@ pub use logprob::{SequenceScore, TokenLogprob, log_softmax_at, top_logprobs};
 pub use options::SamplingOptions;
 pub use order::{SamplerOrder, Stage};
 pub use row::check_logits;
+pub use seed::Draws;
 pub use vocab::{Mask, SampleVocab};
 
 use filter::Candidates;
 use row::{Row, Scale};
-use seed::{Draws, fresh_seed};
+use seed::fresh_seed;
 
 use crate::error::{ErrorKind, Result};
 

@@ -9,10 +9,11 @@ use rand_pcg::rand_core::Rng;
 /// SplitMix64. Both algorithms are fixed by their definitions, and `first_draws_are_fixed` below
 /// holds them to it.
 #[derive(Debug, Clone)]
-pub(crate) struct Draws(Pcg64);
+pub struct Draws(Pcg64);
 
 impl Draws {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// The stream of a seed.
+    pub fn new(seed: u64) -> Self {
         let mut state = seed;
         let [a, b, c, d] = std::array::from_fn(|_| u128::from(split_mix(&mut state)));
         Self(Pcg64::new(a << 64 | b, c << 64 | d))
@@ -20,7 +21,7 @@ impl Draws {
 
     /// A whole number in `0..bound`, each as likely as any other to within 2⁻⁶⁴. Takes exactly
     /// one output of the generator.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         let product = u128::from(self.0.next_u64()) * u128::from(bound);
         // The high half of a 128-bit product fits 64 bits.
         (product >> 64) as u64
