@@ -26,6 +26,8 @@ pub(crate) enum Exit {
     File = 3,
     /// rushlight.
     Bug = 4,
+    /// Nobody: Ctrl-C ended it, and the code is what shells report of a program that SIGINT ended.
+    Interrupted = 130,
 }
 
 impl Exit {
@@ -36,6 +38,7 @@ impl Exit {
             Exit::Usage => "usage",
             Exit::File => "file",
             Exit::Bug => "bug",
+            Exit::Interrupted => "interrupted",
         }
     }
 }
@@ -80,6 +83,17 @@ impl Failure {
         Failure::request(format!("{}: cannot {what} it: {error}", path.display()))
     }
 
+    /// Ctrl-C ended the work, and what there was of it is told.
+    pub(crate) fn interrupted() -> Failure {
+        Failure::new(Exit::Interrupted, "interrupted")
+    }
+
+    /// Names the file of the user's that the message is about.
+    pub(crate) fn in_file(mut self, path: &Path) -> Failure {
+        self.message = format!("{}: {}", path.display(), self.message);
+        self
+    }
+
     /// Names the model whose file is at fault, unless the message does.
     pub(crate) fn of_model(mut self, model: &str) -> Failure {
         if self.exit == Exit::File && !self.message.contains(model) {
@@ -119,7 +133,7 @@ impl Failure {
     pub(crate) fn tell(&mut self, json: bool) {
         match (self.exit, json) {
             _ if self.told => {}
-            (Exit::Closed, _) => {}
+            (Exit::Closed | Exit::Interrupted, _) => {}
             (_, true) => eprintln!("{}", self.json()),
             (_, false) => eprintln!("{}", self.text()),
         }

@@ -5,6 +5,7 @@ mod atomic;
 mod cmd;
 mod failure;
 mod input;
+mod interrupt;
 mod load;
 mod npy;
 mod output;

@@ -4,25 +4,26 @@ mod lines;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use clap::Args;
 use rushlight::{
-    CancelToken, Event, GenerationOptions, LanguageModel, Response, Session, SessionError,
-    SessionErrorKind, Transcript,
+    Event, GenerationOptions, LanguageModel, Response, Session, SessionError, SessionErrorKind,
+    Transcript,
 };
 use serde_json::{Value, json};
 
 use crate::atomic::AtomicFile;
 use crate::failure::Failure;
 use crate::input;
+use crate::interrupt::Stop;
 use crate::load::LoadArgs;
 use crate::output::{Out, note, thousands};
 use crate::progress::Bar;
 use crate::report;
 use crate::sampling::SamplingArgs;
 use crate::source::GuideArgs;
-use lines::Lines;
+use lines::{Lines, Text};
 
 const HELP: &str = "\
 /reset        forget every turn, keep the instructions
@@ -58,7 +59,10 @@ pub(crate) fn run(args: &ChatArgs, out: &Out) -> Result<(), Failure> {
     let transcript = args
         .resume
         .as_deref()
-        .map(|path| Ok::<_, Failure>(Transcript::from_json(&input::file(path)?)?))
+        .map(|path| {
+            let json = input::file(path)?;
+            Transcript::from_json(&json).map_err(|error| Failure::from(error).in_file(path))
+        })
         .transpose()?;
     let stop = Stop::install()?;
     let model = args.load.load()?;
@@ -86,8 +90,10 @@ pub(crate) fn run(args: &ChatArgs, out: &Out) -> Result<(), Failure> {
         note("/help tells what there is; Ctrl-D ends");
     }
     while let Some(text) = lines.next()? {
-        if !chat.take(&text)? {
-            break;
+        match text {
+            Text::Whole(text) if !chat.take(&text)? => break,
+            Text::Whole(_) => {}
+            Text::Unreadable(failure) => chat.fail(failure),
         }
     }
     // A person has seen the errors; a program learns of them at the end.
@@ -275,44 +281,5 @@ impl Total {
         self.cached += response.usage.cached;
         self.completion += response.usage.completion;
         self.held = response.usage.prompt + response.usage.completion;
-    }
-}
-
-/// What Ctrl-C does: stops the answer under way; without one, ends the program.
-#[derive(Clone)]
-struct Stop(Arc<Mutex<Option<CancelToken>>>);
-
-impl Stop {
-    fn install() -> Result<Stop, Failure> {
-        let stop = Stop(Arc::default());
-        let slot = Arc::clone(&stop.0);
-        let handler = move || match slot.lock().as_deref() {
-            Ok(Some(token)) => token.cancel(),
-            // As the shell reports a program that SIGINT ended.
-            _ => std::process::exit(130),
-        };
-        ctrlc::set_handler(handler)
-            .map_err(|error| Failure::request(format!("Ctrl-C cannot be handled: {error}")))?;
-        Ok(stop)
-    }
-
-    /// Points Ctrl-C at an answer for as long as what is returned lives.
-    fn arm(&self, token: CancelToken) -> Armed {
-        self.set(Some(token));
-        Armed(self.clone())
-    }
-
-    fn set(&self, token: Option<CancelToken>) {
-        if let Ok(mut slot) = self.0.lock() {
-            *slot = token;
-        }
-    }
-}
-
-struct Armed(Stop);
-
-impl Drop for Armed {
-    fn drop(&mut self) {
-        self.0.set(None);
     }
 }

@@ -25,7 +25,7 @@ use crate::output::Out;
 /// ($RUSHLIGHT_HOME/models, else rushlight/models in the user's data folder). Nothing is fetched.
 ///
 /// Exit codes: 0 done, 1 the request cannot be met, 2 the command line is wrong, 3 the model's file is
-/// at fault, 4 rushlight is.
+/// at fault, 4 rushlight is, 130 Ctrl-C ended it.
 #[derive(Debug, Parser)]
 #[command(name = "rushlight", version, propagate_version = true)]
 struct Cli {

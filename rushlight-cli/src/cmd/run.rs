@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use rushlight::engine::sample::{SequenceScore, top_logprobs};
 use rushlight::engine::{GenerateOptions, Generation};
-use rushlight::{LocalModel, Response, StopReason};
+use rushlight::{CancelToken, LocalModel, Response, StopReason};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
+use crate::interrupt::Stop;
 use crate::load::LoadArgs;
 use crate::npy::NpyRows;
 use crate::output::{Out, note};
@@ -76,6 +77,7 @@ pub(crate) fn run(args: &RunArgs, out: &Out) -> Result<(), Failure> {
             .transpose()?,
         shown: Vec::new(),
     };
+    let stop = Stop::install()?;
     let model = args.load.load()?;
     let (tokens, forced) = match &args.show.forced {
         Some(forced) => prompt.with_tail(&model, forced)?,
@@ -84,10 +86,13 @@ pub(crate) fn run(args: &RunArgs, out: &Out) -> Result<(), Failure> {
     let bar = Bar::count("reading");
     let reading = bar.clone();
     let guided = guide.grammar.is_some();
+    let cancel = CancelToken::new();
+    let _armed = stop.arm(cancel.clone());
     let options = GenerateOptions {
+        cancel,
         forced,
         logits: rows.wanted(),
-        text: Some(model.token_text(prompt.continues() || guided)?),
+        text: model.token_text(prompt.continues() || guided),
         progress: Some(Box::new(move |done, total| {
             reading.at(done as u64, total as u64)
         })),
@@ -101,17 +106,21 @@ pub(crate) fn run(args: &RunArgs, out: &Out) -> Result<(), Failure> {
     }
     let load_seconds = model.load_time().as_secs_f64();
     if out.is_json() {
-        return out.json(&object(&response, &rows.shown, rows.top, &model));
+        out.json(&object(&response, &rows.shown, rows.top, &model))?;
+    } else {
+        out.text("\n")?;
+        for step in &rows.shown {
+            out.line(step.line())?;
+        }
+        note(format_args!(
+            "load {load_seconds:.2} s · {}",
+            report::summary(&response)
+        ));
     }
-    out.text("\n")?;
-    for step in &rows.shown {
-        out.line(step.line())?;
+    match response.stop {
+        StopReason::Cancelled => Err(Failure::interrupted()),
+        _ => Ok(()),
     }
-    note(format_args!(
-        "load {load_seconds:.2} s · {}",
-        report::summary(&response)
-    ));
-    Ok(())
 }
 
 /// Runs the generation to its end, showing text as it comes.
@@ -123,11 +132,17 @@ fn stream(
     out: &Out,
 ) -> Result<Response, Failure> {
     let mut response = Response::new("", StopReason::Cancelled);
+    // Without a tokenizer the answer is its ids.
+    let spelled = model.tokenizer().is_ok();
     for step in generation.by_ref() {
         let step = step?;
         bar.clear();
-        if !out.is_json() && !step.text.is_empty() {
-            out.text(&step.text)?;
+        if !out.is_json() {
+            match spelled {
+                true => out.text(&step.text)?,
+                false if response.tokens.is_empty() => out.text(&step.token.to_string())?,
+                false => out.text(&format!(" {}", step.token))?,
+            }
         }
         if let Some(logits) = &step.logits {
             rows.take(model, step.token, logits)?;
@@ -184,11 +199,11 @@ impl Rows {
             let top = top_logprobs(logits, top)?;
             let entry = |token: u32, logprob: f64| Entry::new(model, token, logprob, logits);
             self.shown.push(Shown {
-                chosen: entry(token, chosen)?,
+                chosen: entry(token, chosen),
                 top: top
                     .iter()
                     .map(|top| entry(top.token, f64::from(top.logprob)))
-                    .collect::<Result<_, _>>()?,
+                    .collect(),
             });
         }
         Ok(())
@@ -203,22 +218,26 @@ struct Shown {
 
 struct Entry {
     token: u32,
-    piece: String,
+    /// `None` where the model has no tokenizer.
+    piece: Option<String>,
     logit: Option<f32>,
     logprob: f64,
 }
 
 impl Entry {
-    fn new(model: &LocalModel, token: u32, logprob: f64, row: &[f32]) -> Result<Entry, Failure> {
-        Ok(Entry {
+    fn new(model: &LocalModel, token: u32, logprob: f64, row: &[f32]) -> Entry {
+        Entry {
             token,
-            piece: report::piece(model.tokenizer()?, token),
+            piece: model
+                .tokenizer()
+                .ok()
+                .map(|tokenizer| report::piece(tokenizer, token)),
             logit: row
                 .get(token as usize)
                 .copied()
                 .filter(|logit| logit.is_finite()),
             logprob,
-        })
+        }
     }
 
     fn json(&self) -> Map<String, Value> {
@@ -237,10 +256,11 @@ impl Entry {
 
     fn line(&self) -> String {
         let logit = self.logit.unwrap_or(f32::NEG_INFINITY);
-        format!(
-            "\"{}\" ({}) {logit:.3} {:.4}",
-            self.piece, self.token, self.logprob
-        )
+        let (token, logprob) = (self.token, self.logprob);
+        match &self.piece {
+            Some(piece) => format!("\"{piece}\" ({token}) {logit:.3} {logprob:.4}"),
+            None => format!("({token}) {logit:.3} {logprob:.4}"),
+        }
     }
 }
 

@@ -1,10 +1,14 @@
 //! `run` and `logits` on a tiny model.
 
 use std::fs;
+use std::process::Command;
+use std::time::Duration;
 
+use rushlight_testkit::gguf::GgufBuilder;
+use rushlight_testkit::goldens;
 use serde_json::Value;
 
-use crate::program::{Tiny, run, run_with};
+use crate::program::{Tiny, command, run, run_with};
 
 fn answer(tiny: &Tiny, more: &[&str]) -> Value {
     run(&[&["run", "--json", "--model", tiny.model()], more].concat()).json()
@@ -136,6 +140,85 @@ fn the_same_tokens_however_they_are_made() {
     )
     .json();
     assert_eq!(piped["tokens"], tokens);
+}
+
+/// With a context of a million positions the answer does not end by itself.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_answer_is_told_as_far_as_it_came() {
+    let model = GgufBuilder::tiny_llama()
+        .without("llama.context_length")
+        .u32("llama.context_length", 1 << 20);
+    let tiny = Tiny::of(&model);
+    let saved = tiny.path("logits.npy");
+    let child = command(
+        [
+            &[
+                "run",
+                "--json",
+                "--model",
+                tiny.model(),
+                "--save-logits",
+                &saved,
+            ][..],
+            &["--raw", "--prompt", "Once", "--temperature", "0"],
+        ]
+        .concat(),
+    )
+    .spawn()
+    .unwrap();
+    // The unfinished file beside it grows with each token.
+    let unfinished = tiny.path(&format!(".logits.npy.{}.part", child.id()));
+    while fs::metadata(&unfinished).map_or(0, |file| file.len()) < 3 * 259 * 4 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let killed = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(killed.unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(object["finish_reason"], "cancelled");
+    let tokens = object["tokens"].as_array().unwrap().len();
+    assert!(tokens >= 2, "{object}");
+    assert_eq!(object["usage"]["completion_tokens"], tokens);
+    // What was asked for besides is whole.
+    assert_eq!(
+        fs::metadata(&saved).unwrap().len() as usize,
+        128 + tokens * 259 * 4
+    );
+}
+
+#[test]
+fn a_checkpoint_without_a_tokenizer_answers_in_ids() {
+    let folder = goldens::checkpoint("llama");
+    let case = &goldens::cases("llama")[0];
+    let ids: Vec<String> = case.prompt.iter().map(u32::to_string).collect();
+    let arguments = [
+        "run",
+        "--model",
+        folder.to_str().unwrap(),
+        "--raw-tokens",
+        &ids.join(","),
+        "--temperature",
+        "0",
+        "--max-tokens",
+        "4",
+    ];
+    let object = run(&[&arguments[..], &["--json", "--print-logits", "1"]].concat()).json();
+    assert_eq!(object["text"], "");
+    let tokens: Vec<u32> = serde_json::from_value(object["tokens"].clone()).unwrap();
+    assert_eq!(tokens.len(), 4);
+    // The first is settled by more than rounding.
+    assert_eq!(tokens[0], case.greedy[0]);
+    assert!(object["steps"][0]["piece"].is_null());
+    let told: Vec<String> = tokens.iter().map(u32::to_string).collect();
+    let text = run(&arguments).good().stdout;
+    assert_eq!(text, format!("{}\n", told.join(" ")));
+    // What needs text says so.
+    let arguments = ["run", "--model", folder.to_str().unwrap(), "--prompt", "Hi"];
+    run(&arguments).refused(3, &["no tokenizer", "token ids"]);
 }
 
 #[test]

@@ -114,7 +114,8 @@ fn a_conversation_is_saved_and_goes_on() {
     let broken = tiny
         .folder
         .write("broken.json", r#"{"version": 9, "entries": []}"#);
-    chat(&tiny, &["--resume", broken.to_str().unwrap()], "").refused(1, &["version 9"]);
+    let resumed = chat(&tiny, &["--resume", broken.to_str().unwrap()], "");
+    resumed.refused(1, &["broken.json: ", "version 9"]);
 }
 
 #[test]
@@ -163,12 +164,23 @@ fn a_line_that_begins_with_a_space_is_a_prompt() {
 }
 
 #[test]
-fn input_that_is_no_text_is_told_with_its_byte() {
+fn a_line_that_is_no_text_is_told_with_its_byte_and_the_talk_goes_on() {
     let tiny = Tiny::new();
     let arguments = [&["chat", "--json", "--model", tiny.model()], GREEDY].concat();
-    let run = run_with(&arguments, b"one\ntw\xff\n");
-    assert_eq!(run.code, 1, "{run:?}");
-    assert!(run.stderr.contains("byte 6"), "{run:?}");
-    // The turn before it was answered.
-    assert_eq!(objects(&run).len(), 1);
+    let run = run_with(&arguments, b"one\ntw\xff\n\"\"\"\nthr\xfe\n\"\"\"\ntwo\n").good();
+    let errors: Vec<&str> = run.stderr.lines().collect();
+    assert_eq!(errors.len(), 2, "{run:?}");
+    assert!(errors[0].contains("byte 6 (0xff)"), "{run:?}");
+    assert!(errors[1].contains("byte 15 (0xfe)"), "{run:?}");
+    // What was refused left nothing behind, and the fence around it is closed.
+    let without = chat(&tiny, &["--json"], "one\ntwo\n").good();
+    let [first, second] = &objects(&run)[..] else {
+        panic!("{run:?}");
+    };
+    let expected = objects(&without);
+    assert_eq!(first["tokens"], expected[0]["tokens"]);
+    assert_eq!(second["tokens"], expected[1]["tokens"]);
+    // One that comes last is what a program learns of.
+    let last = run_with(&arguments, b"one\ntw\xff\n");
+    assert_eq!(last.code, 1, "{last:?}");
 }

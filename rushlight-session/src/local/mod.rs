@@ -113,13 +113,11 @@ impl LocalModel {
         self.text()?.raw_tokens(text)
     }
 
-    /// Makes text of tokens as they come. A text that goes on (`continues`) keeps the space that
-    /// SentencePiece puts before its first word; an answer does not begin with it.
-    ///
-    /// # Errors
-    /// [`SessionErrorKind::NoTokenizer`].
-    pub fn token_text(&self, continues: bool) -> Result<Box<dyn TokenText>, SessionError> {
-        Ok(self.text()?.token_text(continues))
+    /// Makes text of tokens as they come; `None` where the checkpoint has no tokenizer. A text that
+    /// goes on (`continues`) keeps the space that SentencePiece puts before its first word; an answer
+    /// does not begin with it.
+    pub fn token_text(&self, continues: bool) -> Option<Box<dyn TokenText>> {
+        self.text.as_ref().map(|text| text.token_text(continues))
     }
 
     /// The compiler of grammars for this model's tokenizer. It keeps what it compiled, for every
@@ -145,11 +143,11 @@ impl LocalModel {
 
     /// What a session with these options asks of the engine: sampling with the model's defaults
     /// filled in, stop tokens and strings, the constraint of its grammar, and an answer's text made
-    /// of the tokens.
+    /// of the tokens. Without a tokenizer the answer is its ids, and has no text.
     ///
     /// # Errors
-    /// [`SessionErrorKind::InvalidOption`] naming the field, [`SessionErrorKind::NoTokenizer`],
-    /// [`SessionErrorKind::Grammar`].
+    /// [`SessionErrorKind::InvalidOption`] naming the field; [`SessionErrorKind::Grammar`], and
+    /// [`SessionErrorKind::NoTokenizer`] where a grammar has none to go by.
     pub fn generate_options(
         &self,
         options: &GenerationOptions,
@@ -175,7 +173,7 @@ impl LocalModel {
             stop_tokens: self.stop_tokens.clone(),
             stop_strings,
             // A grammar speaks of every space, a first one too.
-            text: Some(self.token_text(options.grammar.is_some())?),
+            text: self.token_text(options.grammar.is_some()),
             constraint: guided::constraint(options, || self.grammars())?,
             sample_forced: options.sample_forced,
             ..GenerateOptions::default()

@@ -59,7 +59,8 @@ impl Completion {
         self.complete_tokens(&tokens, options, events, cancel)
     }
 
-    /// Goes on with exactly these tokens.
+    /// Goes on with exactly these tokens. Where the checkpoint has no tokenizer, the response has
+    /// ids and no text.
     ///
     /// # Errors
     /// [`EmptyPrompt`](crate::SessionErrorKind::EmptyPrompt),
@@ -73,7 +74,7 @@ impl Completion {
         cancel: &CancelToken,
     ) -> Result<Response, SessionError> {
         let options = GenerateOptions {
-            text: Some(self.model.token_text(true)?),
+            text: self.model.token_text(true),
             ..self.model.generate_options(options)?
         };
         answer(

@@ -24,9 +24,18 @@ pub(super) enum Lines {
     },
 }
 
+/// A text to answer, or why it cannot be.
+pub(super) enum Text {
+    Whole(String),
+    /// A line of it is not UTF-8.
+    Unreadable(Failure),
+}
+
 /// One line, or why there is none.
 enum Line {
     Text(String),
+    /// A line that is not UTF-8, as far as it is, which tells where the text goes on; and the error.
+    Unreadable(String, Failure),
     /// Ctrl-C: what was typed so far is dropped.
     Dropped,
     End,
@@ -49,10 +58,11 @@ impl Lines {
     }
 
     /// The next text; `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<String>, Failure> {
+    pub(super) fn next(&mut self) -> Result<Option<Text>, Failure> {
         loop {
             let text = match gather(|more| self.line(more))? {
                 Line::Text(text) => text,
+                Line::Unreadable(_, failure) => return Ok(Some(Text::Unreadable(failure))),
                 Line::Dropped => {
                     note("Ctrl-D ends");
                     continue;
@@ -63,7 +73,7 @@ impl Lines {
                 // Only a text too long for the history is refused; it is still sent.
                 let _ = editor.history_mut().add(&text);
             }
-            return Ok(Some(text));
+            return Ok(Some(Text::Whole(text)));
         }
     }
 
@@ -84,17 +94,40 @@ impl Lines {
                 if count == 0 {
                     return Ok(Line::End);
                 }
-                let text = input::utf8(bytes, "stdin", *read)?;
+                let lossy = String::from_utf8_lossy(&bytes).into_owned();
+                let text = input::utf8(bytes, "stdin", *read);
                 *read += count;
-                Ok(Line::Text(input::without_final_line_break(text)))
+                Ok(match text {
+                    Ok(text) => Line::Text(input::without_final_line_break(text)),
+                    Err(failure) => {
+                        Line::Unreadable(input::without_final_line_break(lossy), failure)
+                    }
+                })
             }
         }
     }
 }
 
 /// Puts lines that belong together into one text. `line` is told whether it goes on with one. A text
-/// that the end of input cuts off is what was there.
+/// that the end of input cuts off is what was there; one with an unreadable line is unreadable.
 fn gather(mut line: impl FnMut(bool) -> Result<Line, Failure>) -> Result<Line, Failure> {
+    let mut unreadable = None;
+    let text = gather_readable(|more| {
+        Ok(match line(more)? {
+            Line::Unreadable(text, failure) => {
+                unreadable.get_or_insert(failure);
+                Line::Text(text)
+            }
+            other => other,
+        })
+    })?;
+    Ok(match (text, unreadable) {
+        (Line::Text(text), Some(failure)) => Line::Unreadable(text, failure),
+        (text, _) => text,
+    })
+}
+
+fn gather_readable(mut line: impl FnMut(bool) -> Result<Line, Failure>) -> Result<Line, Failure> {
     let first = match line(false)? {
         Line::Text(text) => text,
         other => return Ok(other),
@@ -120,8 +153,8 @@ fn gather(mut line: impl FnMut(bool) -> Result<Line, Failure>) -> Result<Line, F
                 text.push('\n');
                 text.push_str(&next);
             }
-            Line::Dropped => return Ok(Line::Dropped),
             Line::End => return Ok(Line::Text(text)),
+            other => return Ok(other),
         }
     }
 }
