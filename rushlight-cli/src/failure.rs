@@ -211,6 +211,7 @@ impl From<TextError> for Failure {
     fn from(error: TextError) -> Failure {
         let exit = match error.kind() {
             TextErrorKind::TemplateRaised
+            | TextErrorKind::TemplateRejected
             | TextErrorKind::TemplateMissing
             | TextErrorKind::InvalidInput
             | TextErrorKind::TooLarge

@@ -116,14 +116,6 @@ pub enum ErrorKind {
         /// What is missing or malformed.
         reason: String,
     },
-    /// More positions are needed than the KV states can hold.
-    #[error("KV capacity exceeded: {needed} positions needed, {capacity} available")]
-    CapacityExceeded {
-        /// Positions needed.
-        needed: usize,
-        /// Positions available.
-        capacity: usize,
-    },
     /// The constraint failed; the cause is in `source()`.
     #[error("the constraint cannot be kept")]
     Constraint {
@@ -162,9 +154,6 @@ pub enum ErrorKind {
         /// What is in use.
         what: &'static str,
     },
-    /// The caller cancelled.
-    #[error("cancelled")]
-    Cancelled,
 }
 
 /// An error of the engine: a [kind](ErrorKind) and, where another layer failed, its cause.
@@ -246,10 +235,8 @@ impl EngineError {
             | ErrorKind::TokenOutOfRange { .. }
             | ErrorKind::NoLegalToken
             | ErrorKind::UnsupportedPlan { .. }
-            | ErrorKind::CapacityExceeded { .. }
             | ErrorKind::Unfinished { .. }
-            | ErrorKind::Busy { .. }
-            | ErrorKind::Cancelled => Fault::Request,
+            | ErrorKind::Busy { .. } => Fault::Request,
             // Checks at load read shapes, not values: damaged weights show here.
             ErrorKind::UnknownStructure { .. }
             | ErrorKind::NanLogits { .. }

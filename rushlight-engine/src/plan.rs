@@ -43,16 +43,6 @@ pub enum Lookahead {
     Two,
 }
 
-impl Lookahead {
-    /// Passes in flight: 1 or 2.
-    pub const fn passes(self) -> usize {
-        match self {
-            Self::One => 1,
-            Self::Two => 2,
-        }
-    }
-}
-
 impl Plan {
     /// The plan that `variant` names, for a model with these functions.
     ///
@@ -322,7 +312,7 @@ mod tests {
     fn a_plan_is_chosen_by_name_and_functions() {
         let plan = Plan::choose(EngineVariant::Pipelined, &["main"]).unwrap();
         assert_eq!(plan.shapes, Shapes::Dynamic);
-        assert_eq!(plan.lookahead.passes(), 2);
+        assert_eq!(plan.lookahead, Lookahead::Two);
         let functions = ["load_embeddings", "extend_256_8"];
         let plan = Plan::choose(EngineVariant::Auto, &functions).unwrap();
         assert_eq!(plan.lookahead, Lookahead::One);

@@ -143,8 +143,10 @@ impl SessionError {
     /// An error of the text crate, met while messages were put into the model's form.
     pub(crate) fn template(error: TextError) -> SessionError {
         let (kind, fault) = match error.kind() {
-            // The template says that this conversation is not for it.
-            TextErrorKind::TemplateRaised => (SessionErrorKind::Template, Fault::Request),
+            // The template says, or shows, that this conversation is not for it.
+            TextErrorKind::TemplateRaised | TextErrorKind::TemplateRejected => {
+                (SessionErrorKind::Template, Fault::Request)
+            }
             TextErrorKind::TooLarge | TextErrorKind::Unspellable => {
                 (SessionErrorKind::Unspellable, Fault::Request)
             }
@@ -212,7 +214,6 @@ impl From<EngineError> for SessionError {
             }
             EngineErrorKind::Constraint { .. } => SessionErrorKind::Grammar,
             EngineErrorKind::Unfinished { .. } => SessionErrorKind::Unfinished,
-            EngineErrorKind::Cancelled => SessionErrorKind::Cancelled,
             _ => SessionErrorKind::Engine,
         };
         let fault = error.fault();

@@ -31,6 +31,9 @@ pub enum TextErrorKind {
     TemplateUnsupported,
     /// An expression of the template failed.
     TemplateFailed,
+    /// An expression of the template failed on what it was given: null, missing or structured content, tools or
+    /// variables. The same roles with plain text render.
+    TemplateRejected,
     /// The template ran past its limit of work or of output.
     TemplateLimit,
     /// No template of the wanted name is there.
@@ -75,6 +78,13 @@ impl TextError {
 
     pub(crate) fn unsupported(message: impl Into<String>) -> Self {
         Self::new(TextErrorKind::Unsupported, message)
+    }
+
+    /// The error of a template as one of the request that it was given.
+    pub(crate) fn rejected(mut self, why: &str) -> Self {
+        self.kind = TextErrorKind::TemplateRejected;
+        self.message = format!("{}; {why}", self.message);
+        self
     }
 
     /// Names the file, keeping a line and column that are already known.

@@ -113,6 +113,32 @@ fn variables_and_tools_reach_the_template() {
 }
 
 #[test]
+fn what_a_template_cannot_take_is_the_requests_fault_and_told_once() {
+    let model = rushlight_testkit::gguf::GgufBuilder::tiny_llama()
+        .without("tokenizer.chat_template")
+        .string(
+            "tokenizer.chat_template",
+            "{% for m in messages %}{{ m.role + ': ' + m.content }}{% endfor %}",
+        );
+    let tiny = Tiny::of(&model);
+    let arguments = ["template", "--model", tiny.model()];
+    for messages in [
+        r#"[{"role":"user","content":null}]"#,
+        r#"[{"role":"user"}]"#,
+        r#"[{"role":"user","content":[{"type":"text","text":"Hi"}]}]"#,
+    ] {
+        let refused = run_with(&arguments, messages);
+        refused.refused(1, &["default:1:", "cannot take"]);
+        assert_eq!(
+            refused.stderr.matches("invalid operation").count(),
+            1,
+            "{refused:?}"
+        );
+        assert_eq!(refused.stderr.matches("because").count(), 0, "{refused:?}");
+    }
+}
+
+#[test]
 fn inspecting() {
     let tiny = Tiny::new();
     let about = run(&["inspect", "--json", "--context", "100", tiny.model()]).json();

@@ -72,16 +72,6 @@ impl Default for PrefillOptions {
     }
 }
 
-impl PrefillOptions {
-    /// Every prompt in one pass.
-    pub fn unchunked() -> Self {
-        Self {
-            threshold: usize::MAX,
-            ..Self::default()
-        }
-    }
-}
-
 /// The passes that read one prompt: chunks of equal length (the last may be shorter), then the
 /// *tail*, whose pass yields the first logits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,7 +179,7 @@ mod tests {
         assert_eq!(lengths(&remainder), expected);
         assert_eq!(remainder.tail(), 141);
         assert_eq!(lengths(&plan(300, 512, PrefillSplit::Balanced)), [299, 1]);
-        let whole = PrefillPlan::new(300, &PrefillOptions::unchunked()).unwrap();
+        let whole = PrefillPlan::new(300, &PrefillOptions::default()).unwrap();
         assert_eq!((lengths(&whole), whole.tail()), (vec![300], 300));
     }
 
@@ -207,7 +197,7 @@ mod tests {
             progress(&plan(26, 8, PrefillSplit::Remainder)),
             [8, 16, 24, 26]
         );
-        let whole = PrefillPlan::new(25, &PrefillOptions::unchunked()).unwrap();
+        let whole = PrefillPlan::new(25, &PrefillOptions::default()).unwrap();
         assert_eq!(progress(&whole), [25]);
     }
 

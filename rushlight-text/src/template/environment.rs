@@ -141,13 +141,24 @@ pub(crate) fn error(error: Error, name: &str, source: &str) -> TextError {
         };
         (kind, message)
     };
+    let beneath: Vec<String> = causes()
+        .skip(1)
+        .map(|cause| match cause.downcast_ref::<Error>() {
+            // Its words without the place, which is ours already.
+            Some(cause) => cause.detail().unwrap_or_default().to_owned(),
+            None => cause.to_string(),
+        })
+        .filter(|words| !words.is_empty() && !message.contains(words))
+        .collect();
     let place = error
         .range()
         .and_then(|range| line_column(source, range.start))
         .or_else(|| Some((error.line()?, 1)));
-    TextError::new(kind, message)
-        .at(name, place)
-        .caused_by(error)
+    let found = TextError::new(kind, message).at(name, place);
+    match beneath.is_empty() {
+        true => found,
+        false => found.caused_by(beneath.join(": ")),
+    }
 }
 
 /// Line and column, from 1, of a byte offset.

@@ -243,12 +243,15 @@ impl ChatTemplate {
     /// - [`TextErrorKind::TemplateMissing`]: no template of the wanted name.
     /// - [`TextErrorKind::TemplateRaised`]: the template's own refusal, in its words.
     /// - [`TextErrorKind::TemplateUnsupported`], [`TextErrorKind::TemplateFailed`]: with line and column.
+    /// - [`TextErrorKind::TemplateRejected`]: likewise, where the same roles with plain text do render.
     /// - [`TextErrorKind::TemplateLimit`].
     pub fn render(&self, request: &RenderRequest<'_>) -> Result<Rendered> {
         check(request)?;
         let (_, source) = self.choose(request)?;
         let marking = Marking::new(&self.tokens.control, source, request)?;
-        let whole = self.render_marked(request, &marking, Thoughts::Whole)?;
+        let whole = self
+            .render_marked(request, &marking, Thoughts::Whole)
+            .map_err(|error| self.blame(error, request))?;
         if !marking.has_thoughts(request.messages) {
             return Ok(whole);
         }
@@ -258,6 +261,38 @@ impl ChatTemplate {
                 _ => whole,
             },
         )
+    }
+
+    /// Tells a template that cannot render from a request that it cannot take: the latter is one whose roles render
+    /// when each message has plain text and nothing else.
+    fn blame(&self, error: TextError, request: &RenderRequest<'_>) -> TextError {
+        let expression = matches!(
+            error.kind(),
+            TextErrorKind::TemplateFailed | TextErrorKind::TemplateUnsupported
+        );
+        let messages = request.messages.as_array().map(Vec::as_slice);
+        let plain = messages.unwrap_or_default().iter().map(|message| {
+            let role = message.get("role").cloned().unwrap_or_default();
+            serde_json::json!({"role": role, "content": "text"})
+        });
+        let plain = Value::Array(plain.collect());
+        let plain = RenderRequest {
+            add_generation_prompt: request.add_generation_prompt,
+            template: request.template,
+            ..RenderRequest::new(&plain)
+        };
+        let renders = || {
+            let (_, source) = self.choose(&plain)?;
+            let marking = Marking::new(&self.tokens.control, source, &plain)?;
+            self.render_marked(&plain, &marking, Thoughts::Whole)
+        };
+        if expression && renders().is_ok() {
+            return error.rejected(
+                "the template renders these roles with plain text, so it is the content, tools or variables that it \
+                 cannot take",
+            );
+        }
+        error
     }
 
     fn render_marked(

@@ -233,7 +233,49 @@ fn a_raised_message_is_passed_on_word_for_word() {
     let error = try_render(source, json!(0)).unwrap_err();
     assert_eq!(error.kind(), TextErrorKind::TemplateRaised);
     assert_eq!(error.message(), "Only user, \"x\" & ü!");
-    assert!(std::error::Error::source(&error).is_some());
+    // Said once, by no cause again.
+    assert!(std::error::Error::source(&error).is_none());
+}
+
+#[test]
+fn what_a_template_cannot_take_is_told_from_what_it_cannot_do() {
+    let user = |content: serde_json::Value| json!([{"role": "user", "content": content}]);
+    let render = |source: &str, messages: &serde_json::Value| {
+        let source = TemplateSource::One(source.to_owned());
+        let template = ChatTemplate::new(&source, TemplateTokens::default()).unwrap();
+        let rendered = template.render(&RenderRequest::new(messages));
+        rendered.map(|rendered| rendered.text)
+    };
+    let joins = "{% for m in messages %}{{ '<' + m.content + '>' }}{% endfor %}";
+    let strips = "{% for m in messages %}{{ m.content.strip() }}{% endfor %}";
+    for source in [joins, strips] {
+        assert!(render(source, &user(json!("Hi"))).is_ok());
+        for messages in [
+            user(json!(null)),
+            user(json!([{"type": "text", "text": "Hi"}])),
+            json!([{"role": "user"}]),
+        ] {
+            let error = render(source, &messages).unwrap_err();
+            assert_eq!(error.kind(), TextErrorKind::TemplateRejected, "{error}");
+            assert!(error.to_string().contains("cannot take"), "{error}");
+            assert!(error.place().unwrap().line_column.is_some());
+        }
+    }
+    // Plain text fails, too: the template is at fault.
+    for source in [
+        "{{ messages[0].content.nonsense() }}",
+        "{{ 1 + messages[0].content }}",
+    ] {
+        for content in [json!("Hi"), json!(null)] {
+            let error = render(source, &user(content)).unwrap_err();
+            assert_ne!(error.kind(), TextErrorKind::TemplateRejected, "{error}");
+        }
+    }
+    // Nothing is said twice.
+    let error = render(joins, &user(json!(null))).unwrap_err();
+    let said = error.to_string();
+    let cause = std::error::Error::source(&error).map(ToString::to_string);
+    assert!(cause.is_none_or(|cause| !said.contains(&cause)), "{said}");
 }
 
 #[test]
