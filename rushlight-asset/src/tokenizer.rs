@@ -8,16 +8,13 @@ use std::path::PathBuf;
 /// The tokenizer as the checkpoint carries it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TokenizerSource {
-    /// Hugging Face files. Only paths: they are not read here.
+    /// Hugging Face files. Only paths: they are not read here, and whoever reads them finds special
+    /// tokens and chat templates in files beside them.
     Files {
         /// `tokenizer.json`.
         tokenizer_json: PathBuf,
-        /// `tokenizer_config.json`, which may hold the chat template.
+        /// `tokenizer_config.json`.
         tokenizer_config: Option<PathBuf>,
-        /// `special_tokens_map.json`.
-        special_tokens_map: Option<PathBuf>,
-        /// `chat_template.jinja`, which outranks the template of `tokenizer_config.json`.
-        chat_template: Option<PathBuf>,
     },
     /// A GGUF file's `tokenizer.*` metadata.
     Gguf(Box<GgufTokenizer>),

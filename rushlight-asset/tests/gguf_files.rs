@@ -188,6 +188,48 @@ fn vocabulary_embedding_and_tokenizer_must_agree() {
 }
 
 #[test]
+fn sampling_keys_are_honoured_neutral_or_refused() {
+    let neutral = GgufBuilder::tiny_llama()
+        .f32("general.sampling.temp", 0.7)
+        .i32("general.sampling.top_k", 20)
+        .f32("general.sampling.penalty_repeat", 1.1)
+        .i32("general.sampling.penalty_last_n", -1)
+        .i32("general.sampling.mirostat", 0)
+        .f32("general.sampling.mirostat_tau", 5.0)
+        .f32("general.sampling.xtc_probability", 0.0);
+    let generation = open(&neutral).unwrap().generation;
+    assert_eq!(
+        (generation.temperature, generation.top_k),
+        (Some(0.7), Some(20))
+    );
+    assert_eq!(generation.repetition_penalty, Some(1.1));
+    let tiny = GgufBuilder::tiny_llama;
+    for (builder, key) in [
+        (tiny().i32("general.sampling.mirostat", 2), "mirostat"),
+        (
+            tiny().f32("general.sampling.xtc_probability", 0.5),
+            "xtc_probability",
+        ),
+        (
+            tiny().string("general.sampling.sequence", "top_k;temperature"),
+            "sequence",
+        ),
+        (
+            tiny()
+                .f32("general.sampling.penalty_repeat", 1.1)
+                .i32("general.sampling.penalty_last_n", 64),
+            "penalty_last_n",
+        ),
+        (tiny().f32("general.sampling.typ_p", 0.9), "typ_p"),
+    ] {
+        let key = format!("general.sampling.{key}");
+        refused(&builder, ErrorKind::Unsupported, &key);
+    }
+    // A window of no penalty is none.
+    open(&tiny().i32("general.sampling.penalty_last_n", 64)).unwrap();
+}
+
+#[test]
 fn a_tokenizer_may_be_absent_and_an_id_unset() {
     let builder = GgufBuilder::tiny_llama()
         .without("tokenizer.ggml.eos_token_id")

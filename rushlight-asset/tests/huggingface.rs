@@ -555,25 +555,101 @@ fn generation_defaults() {
     }
 }
 
+/// Every field is honoured, asks for nothing, or is refused by its name.
+#[test]
+fn generation_fields_are_honoured_neutral_or_refused() {
+    let read = |file: &'static str, text: &str| {
+        let weights = safetensors(&[EMBED]);
+        let model = match file {
+            "config.json" => with(llama(), serde_json::from_str(text).unwrap()),
+            _ => llama(),
+        };
+        let mut files = vec![("model.safetensors", weights)];
+        if file != "config.json" {
+            files.push((file, text.as_bytes().to_vec()));
+        }
+        open_with(&model, &files).map(|checkpoint| checkpoint.generation)
+    };
+    for neutral in [
+        r#"{"transformers_version":"5.17.0","_from_model_config":true,"pad_token_id":0,
+            "bos_token_id":1,"use_cache":true,"cache_implementation":"hybrid","max_length":4096,
+            "max_new_tokens":512,"output_scores":true}"#,
+        r#"{"num_beams":1,"no_repeat_ngram_size":0,"typical_p":1.0,"guidance_scale":1,
+            "suppress_tokens":[],"forced_eos_token_id":null,"anything":null,"min_length":0}"#,
+    ] {
+        read("generation_config.json", neutral).unwrap();
+    }
+    for (text, field) in [
+        (r#"{"num_beams":4}"#, "num_beams"),
+        (r#"{"no_repeat_ngram_size":3}"#, "no_repeat_ngram_size"),
+        (r#"{"typical_p":0.9}"#, "typical_p"),
+        (r#"{"suppress_tokens":[1]}"#, "suppress_tokens"),
+        (r#"{"bad_words_ids":[[2]]}"#, "bad_words_ids"),
+        (r#"{"min_new_tokens":8}"#, "min_new_tokens"),
+        (r#"{"forced_bos_token_id":1}"#, "forced_bos_token_id"),
+        (r#"{"penalty_alpha":0.6}"#, "penalty_alpha"),
+        (r#"{"token_healing":true}"#, "token_healing"),
+        (r#"{"quantum_sampling":1}"#, "quantum_sampling"),
+    ] {
+        let error = read("generation_config.json", text).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert_eq!(error.item(), Some(&Item::Key(field.to_owned())));
+        assert!(error.file().unwrap().ends_with("generation_config.json"));
+    }
+    // config.json has fields of its own, but those of generation are held to the same.
+    read("config.json", r#"{"no_repeat_ngram_size":0,"anything":1}"#).unwrap();
+    let error = read("config.json", r#"{"no_repeat_ngram_size":3}"#).unwrap_err();
+    assert_eq!(
+        error.item(),
+        Some(&Item::Key("no_repeat_ngram_size".to_owned()))
+    );
+}
+
+#[test]
+fn end_tokens_outside_the_vocabulary_are_refused() {
+    for file in ["config.json", "generation_config.json"] {
+        let vocab_size = llama()["vocab_size"].as_u64().unwrap();
+        let end = json!({"eos_token_id": [0, vocab_size]});
+        let mut files = vec![("model.safetensors", safetensors(&[EMBED]))];
+        let model = match file {
+            "config.json" => with(llama(), end),
+            _ => {
+                files.push((file, end.to_string().into_bytes()));
+                llama()
+            }
+        };
+        let error = open_with(&model, &files).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");
+        assert_eq!(error.item(), Some(&Item::Key("eos_token_id".to_owned())));
+        assert!(error.file().unwrap().ends_with(file), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains(&format!("vocabulary of {vocab_size}"))
+        );
+    }
+}
+
 #[test]
 fn tokenizer_files_are_found() {
-    let files = [
+    let mut files = vec![
         ("model.safetensors", safetensors(&[EMBED])),
         ("tokenizer.json", b"{}".to_vec()),
-        ("chat_template.jinja", b"{{ messages }}".to_vec()),
     ];
-    let TokenizerSource::Files {
-        tokenizer_json,
-        tokenizer_config,
-        chat_template,
-        ..
-    } = open_with(&llama(), &files).unwrap().tokenizer
-    else {
-        panic!("there is a tokenizer.json");
+    let found = |files: &[(&str, Vec<u8>)]| {
+        let TokenizerSource::Files {
+            tokenizer_json,
+            tokenizer_config,
+        } = open_with(&llama(), files).unwrap().tokenizer
+        else {
+            panic!("there is a tokenizer.json");
+        };
+        assert!(tokenizer_json.ends_with("tokenizer.json"));
+        tokenizer_config
     };
-    assert!(tokenizer_json.ends_with("tokenizer.json"));
-    assert_eq!(tokenizer_config, None);
-    assert!(chat_template.unwrap().ends_with("chat_template.jinja"));
+    assert_eq!(found(&files), None);
+    files.push(("tokenizer_config.json", b"{}".to_vec()));
+    assert!(found(&files).unwrap().ends_with("tokenizer_config.json"));
 }
 
 proptest! {

@@ -124,7 +124,7 @@ fn pack(tensor: &Tensor, pool: &Pool) -> Result<PackedMatrix, BackendError> {
             BackendErrorKind::OutOfMemory,
             format!(
                 "no memory for {panels} panels of {size} bytes of {}",
-                tensor.name()
+                tensor.called()
             ),
         ));
     }
@@ -170,7 +170,7 @@ fn row(tensor: &Tensor, row: usize) -> Result<&[u8], BackendError> {
     tensor.row(row).map_err(|error| {
         BackendError::new(
             BackendErrorKind::Asset,
-            format!("{} cannot be read", tensor.name()),
+            format!("{} cannot be read", tensor.called()),
         )
         .with_source(error)
     })
@@ -179,7 +179,7 @@ fn row(tensor: &Tensor, row: usize) -> Result<&[u8], BackendError> {
 fn kernel_error(tensor: &Tensor, error: KernelError) -> BackendError {
     BackendError::new(
         BackendErrorKind::Internal,
-        format!("{} ({}) does not pack", tensor.name(), tensor.format()),
+        format!("{} ({}) does not pack", tensor.called(), tensor.format()),
     )
     .with_source(error)
 }

@@ -17,7 +17,7 @@ use crate::op::Op;
 /// floats) or [`IrErrorKind::UnusedTensor`].
 pub fn verify(graph: &Graph, weights: &Weights) -> Result<(), IrError> {
     let function = &graph.signature().function;
-    let place = |tensor: &str| format!("{function}: tensor {tensor}");
+    let place = |tensor: &str| format!("{function}: tensor {}", weights.called(tensor));
     let readers = readers(graph);
     for spec in graph.weights() {
         let Some(tensor) = weights.find(&spec.name) else {

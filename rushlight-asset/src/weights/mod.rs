@@ -12,7 +12,8 @@ use std::sync::Arc;
 pub(crate) use mapped::MappedFile;
 
 use crate::Format;
-use crate::error::{AssetError, ErrorKind};
+use crate::error::{AssetError, ErrorKind, Printable};
+use crate::names::{self, Dialect};
 
 /// Every tensor of a checkpoint.
 ///
@@ -24,6 +25,8 @@ pub struct Weights {
     by_name: HashMap<String, usize>,
     unrecognised: Vec<String>,
     skipped: Vec<Skipped>,
+    /// How the files spell names, where they do.
+    dialect: Option<Dialect>,
     files: Vec<Arc<MappedFile>>,
 }
 
@@ -37,6 +40,25 @@ pub struct Skipped {
 }
 
 impl Weights {
+    /// No tensors yet, of files that spell names so.
+    pub(crate) fn spelled_as(dialect: Dialect) -> Weights {
+        Weights {
+            dialect: Some(dialect),
+            ..Weights::default()
+        }
+    }
+
+    /// What messages call the tensor of that canonical name, be it there or missing: what the files
+    /// call it, and the canonical name beside it where that is another.
+    pub fn called(&self, name: &str) -> String {
+        let stored = match (self.find(name), self.dialect) {
+            (Some(tensor), _) => Some(tensor.stored_name.clone()),
+            (None, Some(dialect)) => names::spelled(dialect, name),
+            (None, None) => None,
+        };
+        called(stored.as_deref().unwrap_or(name), name)
+    }
+
     /// The tensor of that canonical name.
     pub fn find(&self, name: &str) -> Option<&Tensor> {
         self.by_name.get(name).and_then(|&i| self.tensors.get(i))
@@ -328,9 +350,14 @@ impl Tensor {
         &self.name
     }
 
-    /// The name in the file, for messages.
+    /// The name in the file.
     pub fn stored_name(&self) -> &str {
         &self.stored_name
+    }
+
+    /// What messages call it, as [`Weights::called`] does.
+    pub fn called(&self) -> String {
+        called(&self.stored_name, &self.name)
     }
 
     /// How elements are stored.
@@ -459,4 +486,11 @@ impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {:?}", self.name, self.format, self.shape)
     }
+}
+fn called(stored: &str, canonical: &str) -> String {
+    let stored = Printable(stored);
+    if stored.0 == canonical {
+        return stored.to_string();
+    }
+    format!("{stored} ({canonical})")
 }

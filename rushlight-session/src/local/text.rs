@@ -34,7 +34,6 @@ impl Text {
             TokenizerSource::Files {
                 tokenizer_json,
                 tokenizer_config,
-                ..
             } => Tokenizer::from_files(tokenizer_json, tokenizer_config.as_deref()),
             TokenizerSource::Gguf(gguf) => Tokenizer::from_gguf(vocabulary(gguf)?),
         }

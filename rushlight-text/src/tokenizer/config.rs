@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::error::{Result, TextError};
 use crate::template::TemplateSource;
@@ -49,22 +49,27 @@ pub struct DeclaredToken {
 impl TokenizerConfig {
     /// Reads the JSON of a `tokenizer_config.json`.
     pub fn from_json(json: &str) -> Result<Self> {
-        let value: Value = serde_json::from_str(json).map_err(|error| {
-            let place = (error.line(), error.column());
-            TextError::malformed("not a tokenizer_config.json")
-                .at("tokenizer_config.json", Some(place))
-                .caused_by(error)
-        })?;
-        let Value::Object(object) = value else {
-            return Err(TextError::malformed(
-                "tokenizer_config.json must hold an object",
-            ));
-        };
         let mut config = Self::default();
-        for (key, value) in object {
+        for (key, value) in object(json, "tokenizer_config.json")? {
             config.take(&key, value)?;
         }
         Ok(config)
+    }
+
+    /// Adds what a `special_tokens_map.json` (special tokens by role, and `additional_special_tokens`) has and this
+    /// lacks.
+    pub(crate) fn complete(&mut self, special_tokens_map: &str) -> Result<()> {
+        let none_declared = self.additional_special.is_empty();
+        for (key, value) in object(special_tokens_map, "special_tokens_map.json")? {
+            if key == "additional_special_tokens" {
+                if none_declared {
+                    self.additional_special.extend(spellings(&value));
+                }
+            } else if self.special_token(&key).is_none() {
+                self.special(&key, &value);
+            }
+        }
+        Ok(())
     }
 
     /// The spelling of the special token with this role.
@@ -77,8 +82,8 @@ impl TokenizerConfig {
 
     fn take(&mut self, key: &str, value: Value) -> Result<()> {
         match key {
-            "add_bos_token" => self.add_bos = value.as_bool(),
-            "add_eos_token" => self.add_eos = value.as_bool(),
+            "add_bos_token" => self.add_bos = flag(key, &value)?,
+            "add_eos_token" => self.add_eos = flag(key, &value)?,
             "chat_template" => self.chat_template = TemplateSource::from_json(value)?,
             "added_tokens_decoder" => self.added = declared_tokens(value)?,
             "additional_special_tokens" => {
@@ -109,6 +114,25 @@ impl TokenizerConfig {
             Some((_, old)) => *old = spelling,
             None => self.special.push((role.to_owned(), spelling)),
         }
+    }
+}
+
+fn object(json: &str, name: &str) -> Result<Map<String, Value>> {
+    serde_json::from_str(json).map_err(|error| {
+        let place = (error.line(), error.column());
+        TextError::malformed(format!("not the JSON object of a {name}"))
+            .at(name, Some(place))
+            .caused_by(error)
+    })
+}
+
+fn flag(key: &str, value: &Value) -> Result<Option<bool>> {
+    match value {
+        Value::Null => Ok(None),
+        Value::Bool(flag) => Ok(Some(*flag)),
+        other => Err(TextError::malformed(format!(
+            "{key} must be true or false, not {other}"
+        ))),
     }
 }
 
@@ -195,5 +219,42 @@ mod tests {
         assert_eq!(error.place().unwrap().line_column, Some((2, 8)));
         assert!(TokenizerConfig::from_json("[]").is_err());
         assert!(TokenizerConfig::from_json(r#"{"added_tokens_decoder": {"x": {}}}"#).is_err());
+        for malformed in [r#""true""#, "1", "[]"] {
+            let json = format!(r#"{{"add_bos_token": {malformed}}}"#);
+            let error = TokenizerConfig::from_json(&json).unwrap_err();
+            assert!(error.to_string().contains("add_bos_token"), "{error}");
+        }
+        let unset = TokenizerConfig::from_json(r#"{"add_bos_token": null}"#).unwrap();
+        assert_eq!(unset.add_bos, None);
+    }
+
+    #[test]
+    fn a_special_tokens_map_adds_what_is_lacking() {
+        let mut config =
+            TokenizerConfig::from_json(r#"{"bos_token": "<s>", "unk_token": null}"#).unwrap();
+        let map = r#"{"bos_token": "<other>", "eos_token": {"content": "</s>", "lstrip": false}, "unk_token": "<unk>",
+            "pad_token": "<pad>", "additional_special_tokens": ["<a>", {"content": "<b>"}]}"#;
+        config.complete(map).unwrap();
+        for (role, spelling) in [
+            ("bos", "<s>"),
+            ("eos", "</s>"),
+            ("unk", "<unk>"),
+            ("pad", "<pad>"),
+        ] {
+            assert_eq!(
+                config.special_token(&format!("{role}_token")),
+                Some(spelling)
+            );
+        }
+        assert_eq!(config.additional_special, ["<a>", "<b>"]);
+        config
+            .complete(r#"{"additional_special_tokens": ["<c>"]}"#)
+            .unwrap();
+        assert_eq!(config.additional_special, ["<a>", "<b>"]);
+        let error = config.complete("[]").unwrap_err();
+        assert!(
+            error.to_string().contains("special_tokens_map.json"),
+            "{error}"
+        );
     }
 }

@@ -94,10 +94,12 @@ struct Roles {
 }
 
 impl Tokenizer {
-    /// Reads a `tokenizer.json` and, if given, a `tokenizer_config.json`.
+    /// Reads a `tokenizer.json` and, if given, a `tokenizer_config.json`, and what lies beside the `tokenizer.json`.
     ///
-    /// A `chat_template.jinja` beside the `tokenizer.json` replaces the configuration's chat template, and each
-    /// `additional_chat_templates/NAME.jinja` adds one by name, as in `transformers`.
+    /// As in `transformers`, a `special_tokens_map.json` adds the special tokens that the configuration lacks; a
+    /// `chat_template.jinja` is the chat template `default`, each `additional_chat_templates/NAME.jinja` one of that
+    /// name, and with any of them the configuration's count no more. A `chat_template.json`, which `transformers`
+    /// reads for processors, serves where neither has a template.
     ///
     /// # Errors
     /// [`TextErrorKind::Io`], [`TextErrorKind::TooLarge`] (512 MiB), [`TextErrorKind::Malformed`] with the line and
@@ -109,8 +111,17 @@ impl Tokenizer {
             }
             None => TokenizerConfig::default(),
         };
-        if let Some(source) = template_files(tokenizer_json.parent(), &config)? {
+        let directory = tokenizer_json.parent().unwrap_or(Path::new(""));
+        let map = directory.join("special_tokens_map.json");
+        if map.is_file() {
+            config
+                .complete(&read(&map)?)
+                .map_err(|error| error.in_file(&map))?;
+        }
+        if let Some(source) = template_files(directory)? {
             config.chat_template = Some(source);
+        } else if config.chat_template.is_none() {
+            config.chat_template = processor_template(&directory.join("chat_template.json"))?;
         }
         Self::from_json(&read(tokenizer_json)?, &config)
             .map_err(|error| error.in_file(tokenizer_json))
@@ -459,14 +470,8 @@ fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).map_err(failed)
 }
 
-/// The chat templates that lie beside the tokenizer as files, over those of the configuration.
-fn template_files(
-    directory: Option<&Path>,
-    config: &TokenizerConfig,
-) -> Result<Option<TemplateSource>> {
-    let Some(directory) = directory else {
-        return Ok(None);
-    };
+/// The chat templates that lie beside the tokenizer as files.
+fn template_files(directory: &Path) -> Result<Option<TemplateSource>> {
     let main = directory.join("chat_template.jinja");
     let mut named = Vec::new();
     if main.is_file() {
@@ -490,15 +495,23 @@ fn template_files(
             }
         }
     }
-    if named.is_empty() {
+    Ok((!named.is_empty()).then_some(TemplateSource::Named(named)))
+}
+
+/// The template of a `chat_template.json`, an object with that one field.
+fn processor_template(path: &Path) -> Result<Option<TemplateSource>> {
+    if !path.is_file() {
         return Ok(None);
     }
-    if let Some(source) = &config.chat_template {
-        for (name, template) in source.named() {
-            if !named.iter().any(|(known, _)| known == name) {
-                named.push((name.to_owned(), template.to_owned()));
-            }
-        }
-    }
-    Ok(Some(TemplateSource::Named(named)))
+    let malformed = |error: serde_json::Error| {
+        TextError::malformed("not an object with a chat_template")
+            .at("chat_template.json", Some((error.line(), error.column())))
+            .caused_by(error)
+    };
+    let read = |json: String| {
+        let mut object: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_str(&json).map_err(malformed)?;
+        TemplateSource::from_json(object.remove("chat_template").unwrap_or_default())
+    };
+    read(self::read(path)?).map_err(|error| error.in_file(path))
 }

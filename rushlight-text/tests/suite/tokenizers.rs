@@ -374,13 +374,34 @@ fn template_files_replace_the_configuration() {
         named.map(|(n, s)| (n.to_owned(), s.to_owned())).collect()
     };
     let pair = |n: &str, s: &str| (n.to_owned(), s.to_owned());
+    write("chat_template.json", r#"{"chat_template": "processor"}"#);
     assert_eq!(sources(&load().unwrap()), [pair("default", "old")]);
+    write("tokenizer_config.json", "{}");
+    assert_eq!(sources(&load().unwrap()), [pair("default", "processor")]);
+    let named = r#"{"chat_template": [{"name": "default", "template": "old"},
+        {"name": "tool_use", "template": "old tools"}]}"#;
+    write("tokenizer_config.json", named);
     write("chat_template.jinja", "new");
+    assert_eq!(sources(&load().unwrap()), [pair("default", "new")]);
     write("additional_chat_templates/rag.jinja", "more");
     assert_eq!(
         sources(&load().unwrap()),
         [pair("default", "new"), pair("rag", "more")]
     );
+
+    write(
+        "special_tokens_map.json",
+        r#"{"eos_token": "a", "pad_token": {"content": "a"}}"#,
+    );
+    let tokenizer = load().unwrap();
+    assert_eq!((tokenizer.eos(), tokenizer.bos()), (Some(0), None));
+    write("special_tokens_map.json", "[1]");
+    let error = load().unwrap_err();
+    assert!(
+        error.to_string().contains("special_tokens_map.json"),
+        "{error}"
+    );
+    std::fs::remove_file(directory.join("special_tokens_map.json")).unwrap();
 
     write("tokenizer.json", "{\n \"model\": 3\n}");
     let error = load().unwrap_err();

@@ -198,7 +198,7 @@ fn import(path: &Path, first: &Part, parts: &[Part]) -> Result<Checkpoint, Asset
     let metadata = &first.header.metadata;
     let mut config = config::read(metadata, rope_divisors(parts)?)?;
     check::config(&config)?;
-    let mut weights = Weights::default();
+    let mut weights = Weights::spelled_as(Dialect::Gguf);
     for part in parts {
         weights.add_file(Arc::clone(&part.file));
         for info in &part.header.tensors {

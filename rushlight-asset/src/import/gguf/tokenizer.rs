@@ -1,6 +1,6 @@
 //! `tokenizer.*` metadata, checked for lengths and ranges but not interpreted.
 
-use super::metadata::Metadata;
+use super::metadata::{Metadata, Value};
 use crate::checkpoint::GenerationDefaults;
 use crate::error::{AssetError, ErrorKind};
 use crate::tokenizer::GgufTokenizer;
@@ -74,6 +74,7 @@ pub(super) fn generation(
             }
         }
     }
+    refuse_unhonoured(metadata)?;
     let float = |suffix: &str| metadata.float(&format!("general.sampling.{suffix}"));
     let top_k_key = "general.sampling.top_k";
     let top_k = match metadata.uint(top_k_key)? {
@@ -96,6 +97,38 @@ pub(super) fn generation(
         min_p: float("min_p")?,
         repetition_penalty: float("penalty_repeat")?,
     })
+}
+
+/// Refuses keys of `general.sampling` (llama.cpp's, in the terms of its samplers) that would change
+/// which token comes next and are not honoured.
+fn refuse_unhonoured(metadata: &Metadata) -> Result<(), AssetError> {
+    const PREFIX: &str = "general.sampling.";
+    let penalty = metadata.float("general.sampling.penalty_repeat")?;
+    for (key, value) in metadata.iter() {
+        let Some(suffix) = key.strip_prefix(PREFIX) else {
+            continue;
+        };
+        let neutral = match suffix {
+            "temp" | "top_k" | "top_p" | "min_p" | "penalty_repeat" => true,
+            // Without mirostat and xtc their settings set nothing.
+            "mirostat_tau" | "mirostat_eta" | "xtc_threshold" => true,
+            "mirostat" => metadata.uint(key)? == Some(0),
+            "xtc_probability" => metadata.float(key)? == Some(0.0),
+            // −1 is the whole history, as here; without a penalty no window of it matters.
+            "penalty_last_n" => {
+                penalty.is_none_or(|penalty| penalty == 1.0) || *value == Value::I32(-1)
+            }
+            _ => false,
+        };
+        if !neutral {
+            return Err(metadata.fault(
+                key,
+                ErrorKind::Unsupported,
+                "this changes how answers are made and is not supported",
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn token_id(metadata: &Metadata, suffix: &str, tokens: usize) -> Result<Option<u32>, AssetError> {

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::fields::{Fields, brief};
+use super::neutral::{Neutral, refuse_others};
 use super::rope::{self, RopeDefaults};
 use crate::config::{Activation, AttentionKind, Config, RopeFrequencies};
 use crate::error::{AssetError, ErrorKind};
@@ -35,8 +36,9 @@ pub(super) fn read(object: &Map<String, Value>) -> Result<Imported, AssetError> 
             .ok_or_else(|| outer.missing("model_type"))?,
     };
     let family = family(model_type);
-    refuse_unhonoured(outer)?;
-    refuse_unhonoured(fields)?;
+    for fields in [outer, fields] {
+        refuse_others(fields, UNHONOURED, "what the model computes")?;
+    }
     let reader = Reader { fields, family };
     let config = reader.config(model_type)?;
     let ties_head = match fields.boolean("tie_word_embeddings")? {
@@ -162,39 +164,6 @@ const UNHONOURED: &[(&str, Neutral)] = &[
     ("use_bidirectional_attention", Neutral::False),
     ("use_parallel_residual", Neutral::False),
 ];
-
-#[derive(Clone, Copy)]
-enum Neutral {
-    Number(f64),
-    True,
-    False,
-    /// No value but absence.
-    Never,
-}
-
-fn refuse_unhonoured(fields: Fields<'_>) -> Result<(), AssetError> {
-    for (name, neutral) in UNHONOURED {
-        let Some(value) = fields.find(name) else {
-            continue;
-        };
-        let harmless = match *neutral {
-            Neutral::Number(number) => value.as_f64() == Some(number),
-            Neutral::True => value.as_bool() == Some(true),
-            Neutral::False => value.as_bool() == Some(false),
-            Neutral::Never => false,
-        };
-        if !harmless {
-            return Err(fields.unsupported(
-                name,
-                format!(
-                    "{} changes what the model computes and is not supported",
-                    brief(value)
-                ),
-            ));
-        }
-    }
-    Ok(())
-}
 
 struct Reader<'a> {
     fields: Fields<'a>,

@@ -3,6 +3,7 @@
 mod config;
 mod fields;
 mod generation;
+mod neutral;
 mod rope;
 mod safetensors;
 
@@ -51,7 +52,7 @@ pub fn open(directory: &Path) -> Result<Checkpoint, AssetError> {
         .ties_head
         .unwrap_or_else(|| weights.find("head.weight").is_none());
     check::vocabulary(config.vocab_size, &weights, None)?;
-    let generation = read_generation(directory, &object)?;
+    let generation = read_generation(directory, &object, config.vocab_size)?;
     let file_bytes = files
         .iter()
         .map(|file| u64::try_from(file.bytes().len()).unwrap_or(u64::MAX))
@@ -79,8 +80,6 @@ fn tokenizer(directory: &Path) -> TokenizerSource {
         Some(tokenizer_json) => TokenizerSource::Files {
             tokenizer_json,
             tokenizer_config: there("tokenizer_config.json"),
-            special_tokens_map: there("special_tokens_map.json"),
-            chat_template: there("chat_template.jinja"),
         },
         None => TokenizerSource::None,
     }
@@ -90,13 +89,15 @@ fn tokenizer(directory: &Path) -> TokenizerSource {
 fn read_generation(
     directory: &Path,
     config: &Map<String, Value>,
+    vocab_size: usize,
 ) -> Result<GenerationDefaults, AssetError> {
     let path = directory.join("generation_config.json");
     if path.is_file() {
         let object = read_json(&path)?;
-        return generation::read(&object).map_err(|e| e.in_file(&path));
+        return generation::read(&object, vocab_size).map_err(|e| e.in_file(&path));
     }
-    generation::read(config).map_err(|e| e.in_file(&directory.join("config.json")))
+    let path = directory.join("config.json");
+    generation::read_from_model(config, vocab_size).map_err(|e| e.in_file(&path))
 }
 
 fn read_json(path: &Path) -> Result<Map<String, Value>, AssetError> {
@@ -140,7 +141,7 @@ fn read_weights(
             .collect(),
         None => vec![only_file(directory)?],
     };
-    let mut weights = Weights::default();
+    let mut weights = Weights::spelled_as(dialect);
     let mut files = Vec::new();
     for path in &paths {
         let file = MappedFile::open(path).map_err(|e| match e.kind() {
