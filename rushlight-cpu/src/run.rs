@@ -67,10 +67,7 @@ impl Machine {
     ) -> Result<Vec<f32>, BackendError> {
         self.begin(parts, ws)?;
         for instr in &self.lowered.instrs {
-            self.step(instr, parts, ws).map_err(|error| {
-                BackendError::new(BackendErrorKind::Internal, "a kernel refused its input")
-                    .with_source(error)
-            })?;
+            self.step(instr, parts, ws)?;
         }
         Ok(std::mem::replace(
             &mut ws.slots[self.lowered.logits.0],
@@ -113,7 +110,7 @@ impl Machine {
         instr: &Instr,
         parts: &mut [Part<'_>],
         ws: &mut Workspace,
-    ) -> Result<(), KernelError> {
+    ) -> Result<(), StepError> {
         match *instr {
             Instr::Embed { table, scale, out } => {
                 self.embed(table, scale, parts, &mut ws.slots[out.0])
@@ -126,18 +123,18 @@ impl Machine {
                 eps,
                 offset,
             } => {
-                let mut y = std::mem::take(&mut ws.slots[out.0]);
                 let norm = RmsNorm {
-                    weight: self.vector(weight),
+                    weight: self.vector(weight)?,
                     offset,
                     eps,
                 };
+                let mut y = std::mem::take(&mut ws.slots[out.0]);
                 let x = &ws.slots[x.0];
                 let result = self.rows(&mut y, width, &|range, y| {
                     kernels::rms_norm(self.isa, &norm, &x[range], y)
                 });
                 ws.slots[out.0] = y;
-                result
+                Ok(result?)
             }
             Instr::MatMul { x, ref products } => self.products(x, products, ws),
             Instr::Rope {
@@ -154,10 +151,10 @@ impl Machine {
                     head_dim,
                     rotary_dim: 2 * half,
                 };
-                self.rows(&mut ws.slots[x.0], width, &|range, x| {
+                Ok(self.rows(&mut ws.slots[x.0], width, &|range, x| {
                     let turns = range.start / width * half..range.end / width * half;
                     rope(self.isa, shape, &cos[turns.clone()], &sin[turns], x)
-                })
+                })?)
             }
             Instr::Attention { .. } => self.attention(instr, parts, ws),
             Instr::GluMlp {
@@ -181,7 +178,7 @@ impl Machine {
                     })
                 };
                 ws.slots[x.0] = sum;
-                result
+                Ok(result?)
             }
             Instr::Select { x, out } => {
                 let mut y = std::mem::take(&mut ws.slots[out.0]);
@@ -199,10 +196,10 @@ impl Machine {
                 ws.slots[out.0] = y;
                 Ok(())
             }
-            Instr::Softcap { x, cap } => self.rows(&mut ws.slots[x.0], 1, &|_, x| {
+            Instr::Softcap { x, cap } => Ok(self.rows(&mut ws.slots[x.0], 1, &|_, x| {
                 elementwise::softcap(self.isa, x, cap);
                 Ok(())
-            }),
+            })?),
             Instr::Copy { x, out } => {
                 let mut y = std::mem::take(&mut ws.slots[out.0]);
                 y.copy_from_slice(&ws.slots[x.0]);
@@ -218,14 +215,17 @@ impl Machine {
         scale: f32,
         parts: &[Part<'_>],
         out: &mut [f32],
-    ) -> Result<(), KernelError> {
+    ) -> Result<(), StepError> {
         let Some(table) = &self.weights[table].table else {
-            return Ok(());
+            return Err(StepError::Lowering(
+                "a look-up in a weight that is no table",
+            ));
         };
         let tokens = parts.iter().flat_map(|part| part.tokens);
         for (&token, row) in tokens.zip(out.chunks_exact_mut(table.cols())) {
-            // The token was checked, so the row is there; if it were not, its length would be wrong.
-            let bytes = table.row(token as usize).unwrap_or(&[]);
+            let bytes = table
+                .row(token as usize)
+                .map_err(|_| StepError::Lowering("a token that was checked has no row"))?;
             kernels::decode(table.format(), bytes, row)?;
             if scale != 1.0 {
                 elementwise::scale(self.isa, row, scale);
@@ -234,31 +234,29 @@ impl Machine {
         Ok(())
     }
 
-    fn products(
-        &self,
-        x: Slot,
-        products: &[Product],
-        ws: &mut Workspace,
-    ) -> Result<(), KernelError> {
+    fn products(&self, x: Slot, products: &[Product], ws: &mut Workspace) -> Result<(), StepError> {
+        let weights = products
+            .iter()
+            .map(|p| self.packed(p.weight))
+            .collect::<Result<Vec<&PackedMatrix>, _>>()?;
+        let biases = products
+            .iter()
+            .map(|p| p.bias.map(|bias| self.vector(bias)).transpose())
+            .collect::<Result<Vec<_>, _>>()?;
         let mut outs: Vec<Vec<f32>> = products
             .iter()
             .map(|p| std::mem::take(&mut ws.slots[p.out.0]))
             .collect();
-        let weights: Vec<&PackedMatrix> = products
-            .iter()
-            .filter_map(|p| self.packed(p.weight))
-            .collect();
         let result = self.multiply(&ws.slots[x.0], &weights, &mut outs, &mut ws.quantized);
-        for (product, mut out) in products.iter().zip(outs) {
-            if let Some(bias) = product.bias {
-                let bias = self.vector(bias);
+        for ((product, bias), mut out) in products.iter().zip(biases).zip(outs) {
+            if let Some(bias) = bias {
                 for row in out.chunks_exact_mut(bias.len().max(1)) {
                     elementwise::add(self.isa, row, bias)?;
                 }
             }
             ws.slots[product.out.0] = out;
         }
-        result
+        Ok(result?)
     }
 
     /// `outs[i] = x · weights[i]ᵀ`, all in one parallel region.
@@ -269,12 +267,12 @@ impl Machine {
         outs: &mut [Vec<f32>],
         quantized: &mut QuantizedRows,
     ) -> Result<(), KernelError> {
-        let Some(cols) = weights.first().map(|weight| weight.cols()) else {
-            return Ok(());
+        let cols = match weights.first() {
+            // No products, or no rows: nothing to compute.
+            None => return Ok(()),
+            Some(_) if x.is_empty() => return Ok(()),
+            Some(weight) => weight.cols(),
         };
-        if x.is_empty() {
-            return Ok(());
-        }
         if weights.iter().any(|weight| !weight.format().is_float()) {
             self.quantize(x, cols, quantized)?;
         }
@@ -333,12 +331,8 @@ impl Machine {
         activation: Activation,
         (x, out): (Slot, Slot),
         ws: &mut Workspace,
-    ) -> Result<(), KernelError> {
-        let (Some(gate), Some(up), Some(down)) =
-            (self.packed(gate), self.packed(up), self.packed(down))
-        else {
-            return Ok(());
-        };
+    ) -> Result<(), StepError> {
+        let (gate, up, down) = (self.packed(gate)?, self.packed(up)?, self.packed(down)?);
         let tokens = ws.slots[x.0].len() / gate.cols();
         let mut inner = [std::mem::take(&mut ws.gate), std::mem::take(&mut ws.up)];
         for buffer in &mut inner {
@@ -360,7 +354,7 @@ impl Machine {
         let [y] = outs;
         ws.slots[out.0] = y;
         (ws.gate, ws.up) = (gated, ups);
-        result
+        Ok(result?)
     }
 
     fn attention(
@@ -368,7 +362,7 @@ impl Machine {
         instr: &Instr,
         parts: &mut [Part<'_>],
         ws: &mut Workspace,
-    ) -> Result<(), KernelError> {
+    ) -> Result<(), StepError> {
         let &Instr::Attention {
             q,
             k,
@@ -380,7 +374,9 @@ impl Machine {
             softcap,
         } = instr
         else {
-            return Ok(());
+            return Err(StepError::Lowering(
+                "attention in an instruction that is none",
+            ));
         };
         let kv_cols = self.lowered.slots[k.0].cols;
         let width = self.lowered.slots[q.0].cols;
@@ -469,7 +465,7 @@ impl Machine {
         });
         drop(tasks);
         ws.slots[out.0] = y;
-        failed.into_result()
+        Ok(failed.into_result()?)
     }
 
     /// Runs `f` on runs of whole rows of `y`, with each run's range of elements.
@@ -490,12 +486,22 @@ impl Machine {
         failed.into_result()
     }
 
-    fn packed(&self, weight: usize) -> Option<&PackedMatrix> {
-        self.weights[weight].packed.as_ref()
+    fn packed(&self, weight: usize) -> Result<&PackedMatrix, StepError> {
+        self.weights[weight]
+            .packed
+            .as_ref()
+            .ok_or(StepError::Lowering(
+                "a product with a weight that is no matrix",
+            ))
     }
 
-    fn vector(&self, weight: usize) -> &[f32] {
-        self.weights[weight].vector.as_deref().unwrap_or(&[])
+    fn vector(&self, weight: usize) -> Result<&[f32], StepError> {
+        self.weights[weight]
+            .vector
+            .as_deref()
+            .ok_or(StepError::Lowering(
+                "a norm or bias with a weight that is no vector",
+            ))
     }
 }
 
@@ -514,6 +520,32 @@ fn resize(buffer: &mut Vec<f32>, rows: usize, cols: usize) -> Result<(), Backend
                 "no memory for {rows} rows of {cols} activations; a smaller prefill chunk needs less"
             ),
         )),
+    }
+}
+
+/// Why an instruction could not be run; ours either way.
+enum StepError {
+    /// A kernel refused its input.
+    Kernel(KernelError),
+    /// Lowering or packing broke its word.
+    Lowering(&'static str),
+}
+
+impl From<KernelError> for StepError {
+    fn from(error: KernelError) -> StepError {
+        StepError::Kernel(error)
+    }
+}
+
+impl From<StepError> for BackendError {
+    fn from(error: StepError) -> BackendError {
+        let kind = BackendErrorKind::Internal;
+        match error {
+            StepError::Kernel(error) => {
+                BackendError::new(kind, "a kernel refused its input").with_source(error)
+            }
+            StepError::Lowering(broken) => BackendError::new(kind, broken),
+        }
     }
 }
 

@@ -16,16 +16,15 @@ impl RopeTable {
     /// The table of a configuration.
     ///
     /// # Errors
-    /// [`IrErrorKind::Config`] for an odd or zero dimension, or factors that do not fit.
+    /// [`IrErrorKind::Config`] for an odd or zero dimension, a base of 1 or less, factors that do not
+    /// fit, or values that together make a frequency that is no number.
     pub fn new(rope: &Rope) -> Result<RopeTable, IrError> {
         if rope.dim == 0 || !rope.dim.is_multiple_of(2) {
             return Err(config_error(format!("dimension {} is not even", rope.dim)));
         }
-        if !(rope.theta.is_finite() && rope.theta > 0.0) {
-            return Err(config_error(format!(
-                "theta {} is not positive",
-                rope.theta
-            )));
+        // At 1 all pairs turn alike, and YaRN divides by its logarithm.
+        if !(rope.theta.is_finite() && rope.theta > 1.0) {
+            return Err(config_error(format!("theta {} is not above 1", rope.theta)));
         }
         let half = rope.dim / 2;
         let base: Vec<f32> = (0..half)
@@ -112,6 +111,12 @@ impl RopeTable {
                 (scaled.collect(), magnitude)
             }
         };
+        if let Some(pair) = inv_freq.iter().position(|f| !f.is_finite()) {
+            return Err(config_error(format!(
+                "theta {} and the scaling make the frequency of pair {pair} {}",
+                rope.theta, inv_freq[pair]
+            )));
+        }
         Ok(RopeTable {
             inv_freq,
             magnitude,
@@ -226,6 +231,34 @@ mod tests {
             },
         );
         assert!((t.magnitude() - (0.1 * 4f32.ln() + 1.0)).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_base_and_factors_without_frequencies_are_refused() {
+        let yarn = |factor, beta_fast| RopeScaling::Yarn {
+            factor,
+            original_context: 64,
+            beta_fast,
+            beta_slow: 1.0,
+            attention_factor: Some(1.0),
+        };
+        for (theta, scaling, word) in [
+            (1.0, RopeScaling::None, "theta 1"),
+            (1.0, yarn(4.0, 32.0), "theta 1"),
+            (0.5, RopeScaling::None, "theta 0.5"),
+            (f32::NAN, RopeScaling::None, "theta NaN"),
+            (1e4, RopeScaling::Linear { factor: 1e-40 }, "pair 0 inf"),
+            (1e4, yarn(1e-40, 32.0), "pair"),
+        ] {
+            let error = RopeTable::new(&Rope {
+                theta,
+                dim: 8,
+                scaling,
+            })
+            .unwrap_err();
+            assert_eq!(*error.kind(), IrErrorKind::Config);
+            assert!(error.to_string().contains(word), "{error}");
+        }
     }
 
     #[test]
