@@ -5,8 +5,7 @@
 //!   says what, where and why.
 //! * Fetch anything. A model is a file that you have; opening one touches no network.
 //! * Train, convert or quantise models.
-//! * Run on a GPU, give typed answers, call tools or see images: not yet, and
-//!   [`Capabilities`] says so truthfully.
+//! * Run on a GPU, call tools or see images: not yet, and [`Capabilities`] says so truthfully.
 //!
 //! # The whole of it
 //! ```text
@@ -52,6 +51,11 @@
 //! makers have it. The same seed gives the same text: cold or with a warm cache, with one thread or
 //! many, on one machine.
 //!
+//! **A grammar** ([`GenerationOptions::grammar`]) says what an answer may be: a JSON Schema, a GBNF or
+//! Lark grammar, a pattern, a choice, or tags in free text ([`GrammarSource`]). Every token is chosen
+//! under it, with all other options in force; a source that cannot be enforced as a whole is refused
+//! with the place and the reason. The [`grammar`] crate says how each part is enforced.
+//!
 //! **A transcript** ([`Transcript`]) is the conversation as data. [`Transcript::to_json`] saves it and
 //! [`Session::resume`] goes on with it.
 //!
@@ -87,13 +91,14 @@ use std::sync::Arc;
 pub use rushlight_asset as asset;
 pub use rushlight_cpu as cpu;
 pub use rushlight_engine as engine;
+pub use rushlight_grammar as grammar;
 pub use rushlight_ir as ir;
 pub use rushlight_session as session;
 pub use rushlight_text as text;
 
 pub use rushlight_session::{
     Availability, CancelToken, Capabilities, Completion, Entry, Event, Events, Executor, Fault,
-    Filters, GenerationOptions, LanguageModel, LoadOptions, LocalModel, Models, Request, Response,
+    Filters, GenerationOptions, GrammarSource, LanguageModel, LoadOptions, LocalModel, Models, Request, Response,
     Reuse, SamplingMode, Segment, Session, SessionError, SessionErrorKind, StopReason, Summary,
     Timings, Transcript, Usage,
 };
@@ -101,7 +106,8 @@ pub use rushlight_session::{
 /// What most programs need.
 pub mod prelude {
     pub use rushlight_session::{
-        Event, GenerationOptions, LanguageModel, LoadOptions, LocalModel, Response, SamplingMode,
+        Event, GenerationOptions, GrammarSource, LanguageModel, LoadOptions, LocalModel, Response,
+        SamplingMode,
         Session, SessionError, StopReason, Transcript,
     };
 }
