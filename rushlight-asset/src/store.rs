@@ -5,7 +5,7 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -31,7 +31,7 @@ impl Store {
         Store::open_default()?.resolve(name_or_path)
     }
 
-    /// The user's store. Touches no file: the folder need not exist until something is added.
+    /// The user's store. Touches no file, and the folder need not exist.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] where neither `RUSHLIGHT_HOME`, `XDG_DATA_HOME` nor a home directory
@@ -143,38 +143,6 @@ impl Store {
         models.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(models)
     }
-
-    /// Copies a GGUF file into the store under `name` (`.gguf` is added where it lacks) and returns
-    /// its new path. The copy appears whole or not at all; a model of that name is replaced.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Usage`] for an ill-formed name; [`ErrorKind::Io`] or [`ErrorKind::NotFound`] where the
-    /// file cannot be read or the store cannot be written.
-    pub fn add(&self, file: &Path, name: &str) -> Result<PathBuf, AssetError> {
-        let name = name.strip_suffix(".gguf").unwrap_or(name);
-        check_name(name)?;
-        let mut from = File::open(file).map_err(|e| AssetError::io(file, "open the file", e))?;
-        fs::create_dir_all(&self.models)
-            .map_err(|e| AssetError::io(&self.models, "make the model store", e))?;
-        let target = self.models.join(format!("{name}.gguf"));
-        // A sibling, so that the rename stays on one file system. The process id keeps two
-        // programs apart that add the same model at once.
-        let unfinished = self
-            .models
-            .join(format!(".{name}.{}.part", std::process::id()));
-        let copied = File::create(&unfinished)
-            .and_then(|mut to| {
-                io::copy(&mut from, &mut to)?;
-                to.sync_all()
-            })
-            .and_then(|()| fs::rename(&unfinished, &target));
-        if let Err(e) = copied {
-            // The first error is the one to tell; what is left begins with a dot and is not listed.
-            let _ = fs::remove_file(&unfinished);
-            return Err(AssetError::io(&target, "write into the model store", e));
-        }
-        Ok(target)
-    }
 }
 
 /// A model of the store.
@@ -254,19 +222,18 @@ mod tests {
     }
 
     #[test]
-    fn add_list_resolve() {
+    fn list_and_resolve() {
         let scratch = Scratch::new();
         let store = store(&scratch);
-        let file = scratch.write("download.gguf", "one");
-        let added = store.add(&file, "tiny").unwrap();
-        assert_eq!(added, store.models().join("tiny.gguf"));
-        fs::create_dir(store.models().join("folder")).unwrap();
+        fs::create_dir_all(store.models().join("folder")).unwrap();
+        let tiny = store.models().join("tiny.gguf");
+        fs::write(&tiny, "one").unwrap();
         fs::write(store.models().join("notes.txt"), "").unwrap();
         fs::write(store.models().join(".tiny.1.part"), "").unwrap();
         let names: Vec<String> = store.list().unwrap().into_iter().map(|m| m.name).collect();
         assert_eq!(names, ["folder", "tiny"]);
-        assert_eq!(store.resolve("tiny").unwrap(), added);
-        assert_eq!(store.resolve("tiny.gguf").unwrap(), added);
+        assert_eq!(store.resolve("tiny").unwrap(), tiny);
+        assert_eq!(store.resolve("tiny.gguf").unwrap(), tiny);
         assert_eq!(
             store.resolve("folder").unwrap(),
             store.models().join("folder")
@@ -276,15 +243,6 @@ mod tests {
             error.to_string().contains("the store has folder, tiny"),
             "{error}"
         );
-
-        let newer = scratch.write("newer.gguf", "two");
-        assert_eq!(store.add(&newer, "tiny.gguf").unwrap(), added);
-        assert_eq!(fs::read(&added).unwrap(), b"two");
-        let error = store
-            .add(&scratch.path().join("absent"), "other")
-            .unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::NotFound);
-        assert!(!store.models().join("other.gguf").exists());
     }
 
     #[test]
@@ -301,47 +259,21 @@ mod tests {
 
     #[test]
     fn names_stay_in_the_store() {
-        let scratch = Scratch::new();
-        let store = store(&scratch);
-        let file = scratch.write("m.gguf", "x");
-        for name in [
-            "", "..", "../up", "a/b", "a\\b", ".hidden", "a..b", "C:x", "a\nb",
-        ] {
-            let error = store.add(&file, name).unwrap_err();
+        let store = store(&Scratch::new());
+        for name in ["", "..x", ".hidden", "a..b", "C:x", "a\nb"] {
+            let error = store.resolve(name).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Usage, "{name:?}: {error}");
         }
-        assert_eq!(store.resolve("..x").unwrap_err().kind(), ErrorKind::Usage);
-        assert_eq!(store.list().unwrap(), []);
-    }
-
-    #[test]
-    fn a_store_that_cannot_be_written() {
-        let scratch = Scratch::new();
-        // A file where the folder should be: unlike permissions, this stops root too.
-        scratch.write("home", "in the way");
-        let store = store(&scratch);
-        let file = scratch.write("m.gguf", "x");
-        let error = store.add(&file, "m").unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
-        assert!(error.to_string().contains("model store"), "{error}");
-        assert_eq!(store.list().unwrap_err().kind(), ErrorKind::Io);
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn a_read_only_store() {
-        use std::os::unix::fs::PermissionsExt;
-        let scratch = Scratch::new();
-        let store = store(&scratch);
-        let file = scratch.write("m.gguf", "x");
-        store.add(&file, "m").unwrap();
-        fs::set_permissions(store.models(), fs::Permissions::from_mode(0o555)).unwrap();
-        match store.add(&file, "n") {
-            Err(error) => assert_eq!(error.kind(), ErrorKind::Io, "{error}"),
-            // Permissions do not stop a superuser.
-            Ok(path) => assert!(path.exists()),
+        for path in ["../up", "a/b", "a\\b"] {
+            let error = store.resolve(path).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotFound, "{path:?}: {error}");
         }
-        assert!(store.resolve("m").is_ok());
-        fs::set_permissions(store.models(), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    #[test]
+    fn a_store_that_is_no_folder() {
+        let scratch = Scratch::new();
+        scratch.write("home", "in the way");
+        assert_eq!(store(&scratch).list().unwrap_err().kind(), ErrorKind::Io);
     }
 }

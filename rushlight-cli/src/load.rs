@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use clap::{Args, ValueEnum};
+use rushlight::asset::config::RopeFrequencies;
 use rushlight::asset::{Checkpoint, Store};
 use rushlight::engine::EngineOptions;
 use rushlight::engine::plan::{EngineVariant, KvCacheStrategy, KvOptions, PrefillOptions};
@@ -41,6 +42,10 @@ pub(crate) struct EngineArgs {
     /// Element type of cached keys and values
     #[arg(long, value_name = "DTYPE", value_enum, default_value_t)]
     pub(crate) kv_dtype: Kv,
+    /// Precision of the rotary frequencies: bf16 is that of models that transformers runs wholly in
+    /// bf16, and of references made so
+    #[arg(long, value_name = "DTYPE", value_enum, default_value_t)]
+    pub(crate) rope_frequencies: Rope,
     /// How memory for keys and values is taken: auto, growing, fixed_size or chunked
     #[arg(long, value_name = "STRATEGY", default_value_t)]
     pub(crate) kv_cache_strategy: KvCacheStrategy,
@@ -81,6 +86,25 @@ impl From<Kv> for KvDtype {
     }
 }
 
+/// Precision of rotary frequencies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Rope {
+    /// As computed
+    #[default]
+    F32,
+    /// Rounded to eight bits
+    Bf16,
+}
+
+impl From<Rope> for RopeFrequencies {
+    fn from(rope: Rope) -> RopeFrequencies {
+        match rope {
+            Rope::F32 => RopeFrequencies::F32,
+            Rope::Bf16 => RopeFrequencies::Bf16,
+        }
+    }
+}
+
 impl LoadArgs {
     /// Loads the model, with a bar while it takes long.
     pub(crate) fn load(&self) -> Result<Arc<LocalModel>, Failure> {
@@ -97,6 +121,7 @@ impl EngineArgs {
         LoadOptions {
             threads: self.threads,
             kv_dtype: self.kv_dtype.into(),
+            rope_frequencies: self.rope_frequencies.into(),
             engine: EngineOptions {
                 variant: self.engine,
                 prefill: self.prefill(),

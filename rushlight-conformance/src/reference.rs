@@ -28,6 +28,16 @@ impl Backend for Reference {
         "reference"
     }
 
+    fn check(&self, options: &CompileOptions<'_>) -> Result<(), BackendError> {
+        match options.threads {
+            Some(0) => Err(BackendError::new(
+                BackendErrorKind::Option,
+                "threads is 0; it must be at least 1",
+            )),
+            _ => Ok(()),
+        }
+    }
+
     fn compile(
         &self,
         graph: &Graph,
@@ -41,12 +51,7 @@ impl Backend for Reference {
             )
             .with_source(error)
         })?;
-        if options.threads == Some(0) {
-            return Err(BackendError::new(
-                BackendErrorKind::Option,
-                "threads is 0; it must be at least 1",
-            ));
-        }
+        self.check(options)?;
         let decoded = graph.weights().iter().map(|spec| {
             let tensor = weights.find(&spec.name).ok_or_else(|| {
                 BackendError::new(

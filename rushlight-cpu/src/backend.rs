@@ -57,6 +57,10 @@ impl Backend for CpuBackend {
         "cpu"
     }
 
+    fn check(&self, options: &CompileOptions<'_>) -> Result<(), BackendError> {
+        threads(options).map(drop)
+    }
+
     fn compile(
         &self,
         graph: &Graph,
@@ -70,15 +74,7 @@ impl Backend for CpuBackend {
             )
             .with_source(error)
         })?;
-        let threads = options
-            .threads
-            .unwrap_or_else(|| available_parallelism().map_or(1, usize::from));
-        if threads == 0 || threads > MAX_THREADS {
-            return Err(BackendError::new(
-                BackendErrorKind::Option,
-                format!("threads is {threads}; it must be from 1 to {MAX_THREADS}"),
-            ));
-        }
+        let threads = threads(options)?;
         let pool = Pool::new(threads).map_err(|error| {
             BackendError::new(
                 BackendErrorKind::OutOfMemory,
@@ -104,6 +100,20 @@ impl Backend for CpuBackend {
             spare: Arc::default(),
         }))
     }
+}
+
+/// Threads of a step.
+fn threads(options: &CompileOptions<'_>) -> Result<usize, BackendError> {
+    let threads = options
+        .threads
+        .unwrap_or_else(|| available_parallelism().map_or(1, usize::from));
+    if threads == 0 || threads > MAX_THREADS {
+        return Err(BackendError::new(
+            BackendErrorKind::Option,
+            format!("threads is {threads}; it must be from 1 to {MAX_THREADS}"),
+        ));
+    }
+    Ok(threads)
 }
 
 struct CpuProgram {

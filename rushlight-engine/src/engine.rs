@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rushlight_ir::backend::{Bounded, Lane, Memory, Program, StateOptions};
+use rushlight_ir::graph::Signature;
 
 use crate::error::{EngineError, ErrorKind, Result};
 use crate::generate::{Batch, Generation};
@@ -27,6 +28,51 @@ pub struct EngineOptions {
     pub context: Option<usize>,
 }
 
+impl EngineOptions {
+    /// Fails on the first option that no model could take, so that none need be loaded to find out.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidOption`] naming the field.
+    pub fn check(&self) -> Result<()> {
+        PrefillPlan::new(1, &self.prefill)?;
+        self.kv_cache.check(self.context.unwrap_or(usize::MAX))
+    }
+
+    /// Fails on the first option that a model of this signature cannot take, as [`Engine::new`] would:
+    /// a signature is known before weights are read.
+    ///
+    /// # Errors
+    /// [`ErrorKind::UnsupportedPlan`] where the variant cannot run the program's structure;
+    /// [`ErrorKind::InvalidOption`] for a context of 0 or beyond the model's, or a KV capacity that
+    /// does not fit it.
+    pub fn check_for(&self, signature: &Signature) -> Result<()> {
+        self.resolve(signature).map(drop)
+    }
+
+    /// The plan, and the positions that a sequence may have.
+    fn resolve(&self, signature: &Signature) -> Result<(Plan, usize)> {
+        let plan = Plan::choose(self.variant, &[signature.function.as_str()])?;
+        let context = self.context.unwrap_or(signature.context);
+        if context == 0 || context > signature.context {
+            return Err(EngineError::invalid_option(
+                "context",
+                context,
+                format!("from 1 to {}, the model's own", signature.context),
+            ));
+        }
+        PrefillPlan::new(1, &self.prefill)?;
+        // A bounded cache forgets rather than ends; a fixed one ends.
+        let context = match self.kv_cache.strategy {
+            KvCacheStrategy::FixedSize => self.kv_cache.max_tokens(context)?,
+            KvCacheStrategy::Auto | KvCacheStrategy::Growing | KvCacheStrategy::Chunked => {
+                self.kv_cache.check(context)?;
+                context
+            }
+        };
+        Ok((plan, context))
+    }
+}
+
 /// A plan over a program. Any number of sequences can use one engine at a time.
 ///
 /// ```text
@@ -44,9 +90,7 @@ impl Engine {
     /// An engine over `program`, sampling from `vocab`.
     ///
     /// # Errors
-    /// [`ErrorKind::UnsupportedPlan`] where the variant cannot run the program's structure;
-    /// [`ErrorKind::InvalidOption`] for a context of 0 or beyond the model's, or a KV capacity that
-    /// does not fit it; [`ErrorKind::LogitsWidth`] where vocabulary and program differ in width.
+    /// As [`EngineOptions::check_for`]; [`ErrorKind::LogitsWidth`] where vocabulary and program differ in width.
     pub fn new(
         program: Arc<dyn Program>,
         vocab: SampleVocab,
@@ -60,24 +104,7 @@ impl Engine {
             }
             .into());
         }
-        let plan = Plan::choose(options.variant, &[signature.function.as_str()])?;
-        let context = options.context.unwrap_or(signature.context);
-        if context == 0 || context > signature.context {
-            return Err(EngineError::invalid_option(
-                "context",
-                context,
-                format!("from 1 to {}, the model's own", signature.context),
-            ));
-        }
-        PrefillPlan::new(1, &options.prefill)?;
-        // A bounded cache forgets rather than ends; a fixed one ends.
-        let context = match options.kv_cache.strategy {
-            KvCacheStrategy::FixedSize => options.kv_cache.max_tokens(context)?,
-            KvCacheStrategy::Auto | KvCacheStrategy::Growing | KvCacheStrategy::Chunked => {
-                options.kv_cache.check(context)?;
-                context
-            }
-        };
+        let (plan, context) = options.resolve(signature)?;
         Ok(Engine {
             program,
             plan,

@@ -22,6 +22,13 @@ pub trait Backend: Send + Sync {
     /// The name in messages and records, for example `cpu`.
     fn name(&self) -> &'static str;
 
+    /// Checks options that need neither graph nor weights, so that they can be refused before a file is
+    /// opened.
+    ///
+    /// # Errors
+    /// [`BackendErrorKind::Option`], as [`compile`](Backend::compile) would give it.
+    fn check(&self, options: &CompileOptions<'_>) -> Result<(), BackendError>;
+
     /// Checks `graph` against `weights` and makes a program of it. The weights may be dropped
     /// afterwards.
     ///

@@ -65,6 +65,10 @@ impl Backend for ScriptedBackend {
         "scripted"
     }
 
+    fn check(&self, _: &CompileOptions<'_>) -> Result<(), BackendError> {
+        Ok(())
+    }
+
     fn compile(
         &self,
         graph: &Graph,
@@ -398,11 +402,14 @@ fn a_conversation_past_the_context_says_both_counts() {
         ..LoadOptions::default()
     };
     let path = write("context-2.gguf", &checkpoint());
-    let error = LocalModel::load(&path, &ScriptedBackend::default(), &load, None).unwrap_err();
+    // The signature is enough to tell; no weight is read.
+    let backend = ScriptedBackend::default();
+    let error = LocalModel::load(&path, &backend, &load, None).unwrap_err();
     assert_eq!(
         error.kind(),
         &SessionErrorKind::InvalidOption { field: "context" }
     );
+    assert_eq!(backend.compiled.load(Ordering::Relaxed), 0);
 }
 
 #[test]

@@ -130,6 +130,9 @@ pub fn load_with(
     options: &LoadOptions,
     progress: Option<&dyn Fn(u64, u64)>,
 ) -> Result<Arc<LocalModel>, SessionError> {
+    let backend = cpu::CpuBackend::new();
+    // Loading checks them again, but after the name, and the options are the caller's.
+    options.check(&backend)?;
     let path = asset::Store::locate(model)?;
-    LocalModel::load(&path, &cpu::CpuBackend::new(), options, progress)
+    LocalModel::load(&path, &backend, options, progress)
 }

@@ -44,7 +44,7 @@ pub(crate) fn run(args: &InspectArgs, out: &Out) -> Result<(), Failure> {
     }
     let about = About {
         // Fails where the architecture is not known or does not fit; the rest can be told anyhow.
-        summary: Summary::read(&path),
+        summary: Summary::of(&checkpoint),
         text: Text::open(&checkpoint.tokenizer),
         checkpoint,
         path: &path,

@@ -33,6 +33,9 @@ pub(crate) struct PerplexityArgs {
 const CONTEXT: usize = 512;
 
 pub(crate) fn run(args: &PerplexityArgs, out: &Out) -> Result<(), Failure> {
+    if let Some(context) = args.load.engine.context {
+        check_chunk(context)?;
+    }
     let text = input::file(&args.file)?;
     if text.is_empty() {
         let message = format!("{}: the file is empty", args.file.display());
@@ -90,13 +93,18 @@ fn chunk_size(engine: &EngineArgs, model: &LocalModel) -> Result<usize, Failure>
     let context = engine
         .context
         .unwrap_or(CONTEXT.min(model.engine().context()));
-    // Below, no position both has a half before it and predicts one of the chunk.
+    check_chunk(context)?;
+    Ok(context)
+}
+
+/// In a shorter chunk no position both has a half before it and predicts one of the chunk.
+fn check_chunk(context: usize) -> Result<(), Failure> {
     if context < 4 {
         return Err(Failure::request(format!(
             "context is {context}; it must be at least 4"
         )));
     }
-    Ok(context)
+    Ok(())
 }
 
 /// The sum of negative log-likelihoods so far, and of their squares.

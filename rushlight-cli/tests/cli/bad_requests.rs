@@ -152,17 +152,26 @@ fn sampling_options_out_of_range_name_the_field() {
 }
 
 #[test]
-fn sampling_options_are_checked_before_the_model_is_opened() {
-    run(&[
-        "run",
-        "--model",
-        "no/such.gguf",
-        "--prompt",
-        "Hi",
-        "--top-p",
-        "1.5",
-    ])
-    .refused(1, &["top_p is 1.5"]);
+fn options_are_checked_before_the_model_is_opened() {
+    for (option, value, words) in [
+        ("--top-p", "1.5", "top_p is 1.5"),
+        ("--chunk-size", "0", "chunk is 0"),
+        ("--threads", "0", "threads is 0"),
+        ("--threads", "2000", "threads is 2000"),
+        ("--context", "0", "context is 0"),
+        (
+            "--kv-cache-initial-capacity",
+            "0",
+            "kv_cache_initial_capacity is 0; it must be at least 1",
+        ),
+        ("--kv-cache-capacity", "8", "kv_cache_capacity is 8"),
+        ("--kv-cache-sinks", "2", "kv_cache_sinks is 2"),
+    ] {
+        for model in ["no/such.gguf", "nonesuch"] {
+            let arguments = ["run", "--model", model, "--prompt", "Hi", option, value];
+            run(&arguments).refused(1, &[words]);
+        }
+    }
 }
 
 #[test]

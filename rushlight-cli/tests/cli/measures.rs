@@ -1,8 +1,46 @@
 //! `perplexity` and `bench` on a tiny model.
 
+use rushlight_testkit::goldens;
 use serde_json::Value;
 
 use crate::program::{Tiny, run};
+
+/// The reference's logits of golden checkpoints, whose rotary frequencies were held in bf16.
+#[test]
+fn logits_of_golden_checkpoints() {
+    for name in goldens::NAMES {
+        let folder = goldens::checkpoint(name);
+        for case in goldens::cases(name) {
+            let ids: Vec<String> = case.prompt.iter().map(u32::to_string).collect();
+            let logits = |rope: &str| -> Vec<f32> {
+                let object = run(&[
+                    "logits",
+                    "--model",
+                    folder.to_str().unwrap(),
+                    "--kv-dtype",
+                    "f32",
+                    "--rope-frequencies",
+                    rope,
+                    "--tokens",
+                    &ids.join(","),
+                ])
+                .json();
+                serde_json::from_value(object["logits"][0].clone()).unwrap()
+            };
+            let difference = |logits: &[f32]| {
+                assert_eq!(logits.len(), case.last_logits.len());
+                let pairs = logits.iter().zip(&case.last_logits);
+                pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+            };
+            let rounded = difference(&logits("bf16"));
+            assert!(rounded <= goldens::TOLERANCE, "{name}: {rounded}");
+            // The option reaches the model: at position 0 alone no frequency matters.
+            if case.prompt.len() > 9 {
+                assert!(difference(&logits("f32")) > rounded, "{name}");
+            }
+        }
+    }
+}
 
 /// By llama.cpp's protocol, from the rows that `logits --all` gives for each chunk.
 #[test]

@@ -80,7 +80,7 @@ pub struct KvOptions {
 
 impl KvOptions {
     /// Fails with the name of the first field outside its range for a model whose context holds
-    /// `context` positions.
+    /// `context` positions; `usize::MAX` where that is not known yet.
     ///
     /// # Errors
     /// [`InvalidOption`](crate::ErrorKind::InvalidOption).
@@ -170,7 +170,11 @@ impl KvOptions {
 fn check_size(field: &'static str, size: Option<usize>, context: usize) -> Result<()> {
     match size {
         Some(size) if size == 0 || size > context => {
-            let expected = format!("from 1 to the context, {context}");
+            let expected = match context {
+                // No model has said yet.
+                usize::MAX => "at least 1".to_owned(),
+                context => format!("from 1 to the context, {context}"),
+            };
             Err(EngineError::invalid_option(field, size, expected))
         }
         _ => Ok(()),

@@ -28,22 +28,15 @@ pub(crate) struct Q4K;
 pub(crate) struct Q5K;
 pub(crate) struct Q6K;
 
-/// `(d·scale)·(q − bias)`, each half under its own scale.
-pub(super) fn scaled(d: u16, sub: &SubBlock, bias: i16, out: &mut [f32; SUB]) {
-    let d = half_to_f32(d);
-    for (i, lane) in out.iter_mut().enumerate() {
-        let dl = d * f32::from(sub.scales[i / 16]);
-        *lane = dl * f32::from(i16::from(sub.codes[i]) - bias);
-    }
-}
-
-/// `(d·scale)·q − dmin·min`, each half under its own scale and minimum.
-fn scaled_with_min(d: u16, dmin: u16, sub: &SubBlock, out: &mut [f32; SUB]) {
-    let (d, dmin) = (half_to_f32(d), half_to_f32(dmin));
+/// `(d·scale)·(q − bias) − dmin·min`, each half under its own scale and minimum. A format without minima
+/// subtracts 0, which changes no bit.
+fn scaled<F: BlockFormat>(block: &[u8], index: usize, bias: i16, out: &mut [f32; SUB]) {
+    let (d, dmin) = (half_to_f32(F::scale(block)), half_to_f32(F::min(block)));
+    let sub = F::sub_block(block, index);
     for (i, lane) in out.iter_mut().enumerate() {
         let dl = d * f32::from(sub.scales[i / 16]);
         let ml = dmin * f32::from(sub.mins[i / 16]);
-        *lane = dl * f32::from(sub.codes[i]) - ml;
+        *lane = dl * f32::from(i16::from(sub.codes[i]) - bias) - ml;
     }
 }
 
@@ -98,8 +91,7 @@ impl BlockFormat for Q2K {
         }
     }
     fn decode(block: &[u8], index: usize, out: &mut [f32; SUB]) {
-        let sub = Self::sub_block(block, index);
-        scaled_with_min(Self::scale(block), Self::min(block), &sub, out);
+        scaled::<Self>(block, index, 0, out);
     }
 }
 
@@ -128,7 +120,7 @@ impl BlockFormat for Q3K {
         }
     }
     fn decode(block: &[u8], index: usize, out: &mut [f32; SUB]) {
-        scaled(Self::scale(block), &Self::sub_block(block, index), 4, out);
+        scaled::<Self>(block, index, 4, out);
     }
 }
 
@@ -150,8 +142,7 @@ impl BlockFormat for Q4K {
         }
     }
     fn decode(block: &[u8], index: usize, out: &mut [f32; SUB]) {
-        let sub = Self::sub_block(block, index);
-        scaled_with_min(Self::scale(block), Self::min(block), &sub, out);
+        scaled::<Self>(block, index, 0, out);
     }
 }
 
@@ -177,8 +168,7 @@ impl BlockFormat for Q5K {
         }
     }
     fn decode(block: &[u8], index: usize, out: &mut [f32; SUB]) {
-        let sub = Self::sub_block(block, index);
-        scaled_with_min(Self::scale(block), Self::min(block), &sub, out);
+        scaled::<Self>(block, index, 0, out);
     }
 }
 
@@ -202,6 +192,6 @@ impl BlockFormat for Q6K {
         }
     }
     fn decode(block: &[u8], index: usize, out: &mut [f32; SUB]) {
-        scaled(Self::scale(block), &Self::sub_block(block, index), 32, out);
+        scaled::<Self>(block, index, 32, out);
     }
 }

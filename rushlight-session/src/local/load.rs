@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rushlight_asset::Checkpoint;
+use rushlight_asset::config::RopeFrequencies;
 use rushlight_engine::sample::SampleVocab;
 use rushlight_engine::{Engine, EngineOptions};
 use rushlight_ir::backend::{Backend, CompileOptions, KvDtype};
@@ -24,14 +25,36 @@ pub struct LoadOptions {
     pub threads: Option<usize>,
     /// Element type of cached keys and values.
     pub kv_dtype: KvDtype,
+    /// How rotary frequencies are rounded; `f32` is what the mathematics says.
+    pub rope_frequencies: RopeFrequencies,
     /// Engine variant, prefill, cache strategy and context.
     pub engine: EngineOptions,
 }
 
+impl LoadOptions {
+    /// Fails on the first option that no model could take on `backend`. Loading begins with it.
+    ///
+    /// # Errors
+    /// [`SessionErrorKind::InvalidOption`](crate::SessionErrorKind::InvalidOption), or the backend's
+    /// own refusal.
+    pub fn check(&self, backend: &dyn Backend) -> Result<(), SessionError> {
+        backend.check(&self.compile(None))?;
+        Ok(self.engine.check()?)
+    }
+
+    fn compile<'a>(&self, progress: Option<&'a dyn Fn(u64, u64)>) -> CompileOptions<'a> {
+        CompileOptions {
+            threads: self.threads,
+            kv_dtype: self.kv_dtype,
+            progress,
+        }
+    }
+}
+
 impl LocalModel {
     /// Loads the checkpoint at `path` (a `.gguf` file, or a directory that
-    /// [`Checkpoint::open`] takes) onto `backend`. Everything that can be checked without weights is
-    /// checked before they are read. `progress` is called as weights are prepared, with bytes done
+    /// [`Checkpoint::open`] takes) onto `backend`. Options are checked before the file is opened, and
+    /// everything that can be checked without weights before they are read. `progress` is called as weights are prepared, with bytes done
     /// and bytes in all.
     ///
     /// # Errors
@@ -53,8 +76,11 @@ impl LocalModel {
         progress: Option<&dyn Fn(u64, u64)>,
     ) -> Result<LocalModel, SessionError> {
         let start = Instant::now();
-        let checkpoint = Checkpoint::open(path)?;
+        options.check(backend)?;
+        let mut checkpoint = Checkpoint::open(path)?;
+        checkpoint.config.rope_frequencies = options.rope_frequencies;
         let graph = graph(&checkpoint)?;
+        options.engine.check_for(graph.signature())?;
         let text = Text::open(&checkpoint.tokenizer)?;
         let rows = graph.signature().vocab;
         let vocab = match &text {
@@ -62,18 +88,14 @@ impl LocalModel {
             None => SampleVocab::new(rows, graph.signature().logits, &[])?,
         };
         sampling::check(&checkpoint.generation, &vocab)?;
-        let compile = CompileOptions {
-            threads: options.threads,
-            kv_dtype: options.kv_dtype,
-            progress,
-        };
+        let compile = options.compile(progress);
         let program = backend.compile(&graph, &checkpoint.weights, &compile)?;
         // A file that shrank meanwhile was read as zeros from there on.
         checkpoint.weights.intact()?;
         let engine = Engine::new(program, vocab, options.engine.clone())?;
         let stop_tokens = stop_tokens(&checkpoint, text.as_ref(), rows);
         Ok(LocalModel {
-            summary: Summary::of(&checkpoint, graph.signature()),
+            summary: Summary::with(&checkpoint, graph.signature()),
             engine,
             text,
             stop_tokens,

@@ -40,12 +40,19 @@ impl Summary {
     /// [`Checkpoint`](crate::SessionErrorKind::Checkpoint) and
     /// [`Architecture`](crate::SessionErrorKind::Architecture), as loading would meet them.
     pub fn read(path: &Path) -> Result<Summary, SessionError> {
-        let checkpoint = Checkpoint::open(path)?;
-        let graph = graph(&checkpoint)?;
-        Ok(Summary::of(&checkpoint, graph.signature()))
+        Summary::of(&Checkpoint::open(path)?)
     }
 
-    pub(super) fn of(checkpoint: &Checkpoint, signature: &Signature) -> Summary {
+    /// As [`read`](Summary::read), of a checkpoint that is open already.
+    ///
+    /// # Errors
+    /// [`Architecture`](crate::SessionErrorKind::Architecture).
+    pub fn of(checkpoint: &Checkpoint) -> Result<Summary, SessionError> {
+        let graph = graph(checkpoint)?;
+        Ok(Summary::with(checkpoint, graph.signature()))
+    }
+
+    pub(super) fn with(checkpoint: &Checkpoint, signature: &Signature) -> Summary {
         Summary {
             config: checkpoint.config.clone(),
             source: checkpoint.source.clone(),
