@@ -97,6 +97,12 @@ pub(crate) fn thousands(count: u64) -> String {
     text
 }
 
+/// A count and what is counted, in the singular where it is one.
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", thousands(count as u64))
+}
+
 /// A size in decimal units, three digits or so.
 pub(crate) fn size(bytes: u64) -> String {
     let mut value = bytes as f64;
@@ -123,6 +129,8 @@ mod tests {
         assert_eq!(thousands(0), "0");
         assert_eq!(thousands(999), "999");
         assert_eq!(thousands(134_515_008), "134,515,008");
+        assert_eq!(counted(1, "turn"), "1 turn");
+        assert_eq!(counted(2000, "turn"), "2,000 turns");
         assert_eq!(size(0), "0 B");
         assert_eq!(size(999), "999 B");
         assert_eq!(size(1_000), "1.00 kB");

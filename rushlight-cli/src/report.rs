@@ -4,6 +4,8 @@ use rushlight::text::Tokenizer;
 use rushlight::{Response, StopReason};
 use serde_json::{Map, Value, json};
 
+use crate::output::counted;
+
 /// The object that `--json` gives for an answer.
 pub(crate) fn answer(response: &Response) -> Map<String, Value> {
     let sequence = match &response.stop {
@@ -59,8 +61,8 @@ pub(crate) fn answer(response: &Response) -> Map<String, Value> {
     object
 }
 
-/// One line on how an answer went.
-pub(crate) fn summary(response: &Response) -> String {
+/// One line on how an answer went; `seed` is told where it mattered.
+pub(crate) fn summary(response: &Response, seed: Option<u64>) -> String {
     let usage = response.usage;
     let rate = |rate: Option<f64>| {
         rate.map(|rate| format!(" at {rate:.1}/s"))
@@ -72,16 +74,17 @@ pub(crate) fn summary(response: &Response) -> String {
         String::new()
     };
     let diverged = match response.reuse.diverged_at {
-        Some(at) => format!(", diverged at {at}"),
+        Some(at) => format!(", diverged at token {at},"),
         None => String::new(),
     };
     format!(
-        "prompt {} tokens{kept}{diverged}{} · answer {} tokens{} · {}",
-        usage.prompt,
+        "prompt {}{kept}{diverged}{} · answer {}{} · {}{}",
+        counted(usage.prompt, "token"),
         rate(response.timings.prefill_rate()),
-        usage.completion,
+        counted(usage.completion, "token"),
         rate(response.timings.decode_rate()),
         ending(&response.stop),
+        seed.map(|seed| format!(" · seed {seed}")).unwrap_or_default(),
     )
 }
 

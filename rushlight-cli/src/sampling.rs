@@ -23,7 +23,7 @@ pub(crate) struct SamplingArgs {
     /// Tokens to make at most [default: until the model ends or the context is full]
     #[arg(long, value_name = "N")]
     max_tokens: Option<usize>,
-    /// Divides the logits; 0 takes the likeliest token every time
+    /// Divides the logits; 0 takes the likeliest token every time, whatever else is given
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
     temperature: Option<f32>,
     /// Draw from this many of the likeliest tokens
@@ -45,7 +45,7 @@ pub(crate) struct SamplingArgs {
     #[arg(long, value_name = "F", allow_negative_numbers = true)]
     frequency_penalty: Option<f32>,
     /// Seeds the draws: the same seed gives the same text [default: drawn, and told]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     seed: Option<u64>,
     /// A text that ends the answer and is no part of it; may be given several times
     #[arg(long, value_name = "S")]

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::failure::Failure;
 use crate::load::{LoadArgs, all_threads};
-use crate::output::{Out, size};
+use crate::output::{Out, counted, size};
 use crate::progress::Bar;
 
 #[derive(Args, Debug)]
@@ -127,12 +127,13 @@ fn tell(
         ("prompt", args.prompt, prompt),
         ("generation", args.generate, generation),
     ] {
-        if let (Some(mean), Some(deviation)) = (mean(trials), deviation(trials)) {
+        if let Some(mean) = mean(trials) {
+            let deviation = deviation(trials).map_or_else(String::new, |d| format!(" ± {d:.1}"));
             let each: Vec<String> = trials.iter().map(|speed| format!("{speed:.1}")).collect();
             out.line(format_args!(
-                "{}{mean:.1} ± {deviation:.1} tokens/s  ({tokens} tokens × {} lanes: {})",
+                "{}{mean:.1}{deviation} tokens/s  ({tokens} tokens × {}: {})",
                 out.label(name),
-                args.lanes,
+                counted(args.lanes, "lane"),
                 each.join(", "),
             ))?;
         }
@@ -218,8 +219,10 @@ fn mean(values: &[f64]) -> Option<f64> {
 /// The sample standard deviation; 0 of a single value.
 fn deviation(values: &[f64]) -> Option<f64> {
     let mean = mean(values)?;
+    // One trial has no deviation.
+    let degrees = values.len().checked_sub(1).filter(|&degrees| degrees > 0)?;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    Some((squares / values.len().saturating_sub(1).max(1) as f64).sqrt())
+    Some((squares / degrees as f64).sqrt())
 }
 
 /// The most memory that the process ever had resident, in bytes, where the system tells.

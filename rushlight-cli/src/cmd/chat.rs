@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::input;
 use crate::interrupt::Stop;
 use crate::load::LoadArgs;
-use crate::output::{Out, note, thousands};
+use crate::output::{Out, counted, note, thousands};
 use crate::progress::Bar;
 use crate::report;
 use crate::sampling::SamplingArgs;
@@ -33,7 +33,8 @@ const HELP: &str = "\
 /help         tell this
 /quit         end (as Ctrl-D does)
 A line that ends in \\ goes on in the next one; \"\"\" begins and ends a text of several lines. A line that
-begins with a space is a prompt, whatever follows. Ctrl-C stops an answer.";
+begins with a space is a prompt, whatever follows. Ctrl-C stops an answer, which is then no part of the
+conversation, and neither is its question.";
 
 /// Each line of stdin is a prompt, also where stdin is a pipe. With --json, each answer is a JSON object
 /// on a line of its own.
@@ -69,11 +70,15 @@ pub(crate) fn run(args: &ChatArgs, out: &Out) -> Result<(), Failure> {
     // A base model is refused now, not at the first prompt.
     model.template()?;
     let options = args.sampling.resolve(&model, guide);
-    model.generate_options(&options)?;
+    let draws = model.generate_options(&options)?.sampling.temperature != 0.0;
     let context = model.engine().context();
     let model: Arc<dyn LanguageModel> = model;
     let session = match transcript {
-        Some(transcript) => Session::resume(model, transcript)?,
+        Some(transcript) => {
+            let entries = transcript.entries().len();
+            note(format_args!("going on with a conversation of {}", counted(entries, "message")));
+            Session::resume(model, transcript)?
+        }
         None => Session::new(model, args.system.as_deref())?,
     };
     let mut lines = Lines::open(out)?;
@@ -81,6 +86,7 @@ pub(crate) fn run(args: &ChatArgs, out: &Out) -> Result<(), Failure> {
         session,
         options,
         stop,
+        draws,
         context,
         total: Total::default(),
         failed: None,
@@ -96,7 +102,7 @@ pub(crate) fn run(args: &ChatArgs, out: &Out) -> Result<(), Failure> {
             Text::Unreadable(failure) => chat.fail(failure),
         }
     }
-    // A person has seen the errors; a program learns of them at the end.
+    // A person has seen the errors; a program learns at the end that not all went well.
     match chat.failed {
         Some(failure) if !lines.is_typed() => Err(failure),
         _ => Ok(()),
@@ -107,9 +113,11 @@ struct Chat<'a> {
     session: Session,
     options: GenerationOptions,
     stop: Stop,
+    /// Whether tokens are drawn, so that the seed matters.
+    draws: bool,
     context: usize,
     total: Total,
-    /// The last turn's error, where there was one.
+    /// The first error of a turn or command, where there was one.
     failed: Option<Failure>,
     out: &'a Out,
 }
@@ -142,9 +150,7 @@ impl Chat<'_> {
     }
 
     fn turn(&mut self, prompt: &str) -> Result<(), Failure> {
-        let answer = self.stream(prompt)?;
-        self.failed = None;
-        match answer {
+        match self.stream(prompt)? {
             Ok(response) => {
                 self.total.add(&response);
                 if self.out.is_json() {
@@ -152,7 +158,7 @@ impl Chat<'_> {
                     return self.out.line(Value::Object(report::answer(&response)));
                 }
                 self.out.text("\n")?;
-                note(report::summary(&response));
+                note(report::summary(&response, response.seed.filter(|_| self.draws)));
             }
             Err(error) if *error.kind() == SessionErrorKind::Cancelled => {
                 if !self.out.is_json() {
@@ -203,7 +209,7 @@ impl Chat<'_> {
             ("reset", "") => {
                 self.session.reset();
                 self.total.held = 0;
-                note("every turn is forgotten");
+                note("every turn is forgotten; /usage goes on counting");
             }
             ("system", "") => {
                 self.session.set_instructions(None);
@@ -236,7 +242,7 @@ impl Chat<'_> {
 
     fn fail(&mut self, mut failure: Failure) {
         failure.tell(self.out.is_json());
-        self.failed = Some(failure);
+        self.failed.get_or_insert(failure);
     }
 
     fn usage(&self) -> Result<(), Failure> {
@@ -252,9 +258,9 @@ impl Chat<'_> {
             }}));
         }
         note(format_args!(
-            "{} turns: {} prompt tokens, {} of them kept from before; {} tokens answered; {} of {} \
+            "{}: {} prompt tokens, {} of them kept from before; {} tokens answered; {} of {} \
              positions taken",
-            total.turns,
+            counted(total.turns, "turn"),
             thousands(total.prompt as u64),
             thousands(total.cached as u64),
             thousands(total.completion as u64),

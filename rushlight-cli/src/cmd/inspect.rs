@@ -19,8 +19,11 @@ use crate::report::piece;
 #[derive(Args, Debug)]
 pub(crate) struct InspectArgs {
     /// A .gguf file, a checkpoint directory, or the name of a model in the store
-    #[arg(value_name = "MODEL")]
-    model: String,
+    #[arg(value_name = "MODEL", required_unless_present = "named")]
+    model: Option<String>,
+    /// The same, as the other subcommands take it
+    #[arg(long = "model", short = 'm', value_name = "MODEL", conflicts_with = "model", id = "named")]
+    named: Option<String>,
     /// Positions to tell the memory for [default: the model's own context]
     #[arg(long, value_name = "N")]
     context: Option<usize>,
@@ -33,7 +36,10 @@ pub(crate) struct InspectArgs {
 }
 
 pub(crate) fn run(args: &InspectArgs, out: &Out) -> Result<(), Failure> {
-    let path = Store::locate(&args.model)?;
+    let model = args.model.as_ref().or(args.named.as_ref());
+    // The command line has one of the two.
+    let model = model.ok_or_else(|| Failure::request("give a model"))?;
+    let path = Store::locate(model)?;
     let checkpoint = Checkpoint::open(&path)?;
     let context = args.context.unwrap_or(checkpoint.config.context);
     if context == 0 || context > checkpoint.config.context {

@@ -14,6 +14,7 @@ mod tokenize;
 use std::env;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use crate::failure::{Exit, Failure, guard};
@@ -25,7 +26,7 @@ use crate::output::Out;
 /// ($RUSHLIGHT_HOME/models, else rushlight/models in the user's data folder). Nothing is fetched.
 ///
 /// Exit codes: 0 done, 1 the request cannot be met, 2 the command line is wrong, 3 the model's file is
-/// at fault, 4 rushlight is, 130 Ctrl-C ended it.
+/// missing or at fault, 4 rushlight is at fault, 130 Ctrl-C ended it.
 #[derive(Debug, Parser)]
 #[command(name = "rushlight", version, propagate_version = true)]
 struct Cli {
@@ -95,6 +96,12 @@ fn usage(error: &clap::Error) -> Result<(), Failure> {
     if error.exit_code() == 0 {
         return Out::new(false).text(&text);
     }
-    let message = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+    let message = match error.kind() {
+        // What is told then is the help, and its first line no error.
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            format!("a subcommand is missing\n\n{}", text.trim_end())
+        }
+        _ => text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned(),
+    };
     Err(Failure::new(Exit::Usage, message))
 }

@@ -4,7 +4,7 @@ use rushlight::asset::Store;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::output::Out;
+use crate::output::{Out, note};
 
 pub(crate) fn run(out: &Out) -> Result<(), Failure> {
     let store = Store::open_default()?;
@@ -18,8 +18,8 @@ pub(crate) fn run(out: &Out) -> Result<(), Failure> {
             "models": models.collect::<Vec<Value>>(),
         }));
     }
-    if models.is_empty() && out.is_terminal() {
-        return out.line(format_args!("no models in {}", store.models().display()));
+    if models.is_empty() {
+        note(format_args!("no models in {}", store.models().display()));
     }
     models.iter().try_for_each(|model| out.line(&model.name))
 }

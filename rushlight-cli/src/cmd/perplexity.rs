@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::input;
 use crate::load::{EngineArgs, LoadArgs};
-use crate::output::{Out, thousands};
+use crate::output::{Out, counted, thousands};
 use crate::progress::Bar;
 
 #[derive(Args, Debug)]
@@ -82,10 +82,12 @@ pub(crate) fn run(args: &PerplexityArgs, out: &Out) -> Result<(), Failure> {
         }));
     }
     out.line(format_args!(
-        "perplexity {:.4} ± {:.4}  ({chunks} chunks of {context} tokens, {} scored, {seconds:.1} s)",
+        "perplexity {:.4} ± {:.4}  ({} of {context} tokens, {} scored, {} at the end left over, {seconds:.1} s)",
         score.perplexity(),
         score.standard_error(),
+        counted(chunks, "chunk"),
         thousands(score.count as u64),
+        tokens.len() % context,
     ))
 }
 

@@ -98,6 +98,7 @@ pub(crate) fn run(args: &RunArgs, out: &Out) -> Result<(), Failure> {
         })),
         ..model.generate_options(&args.sampling.resolve(&model, guide))?
     };
+    let draws = options.sampling.temperature != 0.0;
     let mut sequence = model.engine().sequence()?;
     let generation = model.engine().generate(&mut sequence, &tokens, options)?;
     let response = stream(&model, generation, &mut rows, &bar, out)?;
@@ -114,7 +115,7 @@ pub(crate) fn run(args: &RunArgs, out: &Out) -> Result<(), Failure> {
         }
         note(format_args!(
             "load {load_seconds:.2} s · {}",
-            report::summary(&response)
+            report::summary(&response, response.seed.filter(|_| draws))
         ));
     }
     match response.stop {

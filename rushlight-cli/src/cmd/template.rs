@@ -46,7 +46,13 @@ pub(crate) fn run(args: &TemplateArgs, out: &Out) -> Result<(), Failure> {
     request.add_generation_prompt = !args.no_generation_prompt;
     request.variables = variables(&args.kwarg)?;
     request.template = args.name.as_deref();
-    let rendered = model.template()?.render(&request)?;
+    let template = model.template()?;
+    if tools.is_some() && !template.capabilities().tools {
+        return Err(Failure::request(
+            "the model's chat template has no place for tools, and would leave them out",
+        ));
+    }
+    let rendered = template.render(&request)?;
     if out.is_json() {
         let tokens = model.tokenizer().encode_rendered(&rendered)?;
         return out.json(&json!({"text": rendered.text, "tokens": tokens}));

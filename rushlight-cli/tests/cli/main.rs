@@ -6,6 +6,7 @@ mod answers;
 mod bad_files;
 mod bad_requests;
 mod chat;
+mod guided;
 mod measures;
 mod program;
 mod published;

@@ -100,7 +100,7 @@ impl Text {
             SessionError::new(
                 SessionErrorKind::NoTemplate,
                 "the model has no chat template, so it cannot take messages; \
-                 give it raw text to go on with (`Completion`, or `--raw`)",
+                 it can go on with raw text (`rushlight run --raw`; in Rust, `Completion`)",
             )
         })
     }

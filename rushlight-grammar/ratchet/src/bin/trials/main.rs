@@ -88,7 +88,7 @@ struct Tally {
     invalid: usize,
     errors: BTreeMap<String, usize>,
     stops: BTreeMap<String, usize>,
-    slowest: Duration,
+    slowest: (Duration, String),
     masks: u64,
     excluded: u64,
     rewound: u64,
@@ -97,9 +97,11 @@ struct Tally {
 
 impl Tally {
     fn tell(&self, bugs: usize) {
-        println!("valid {}  invalid {}  slowest {:.1} s", self.valid, self.invalid, self.slowest.as_secs_f64());
+        println!("valid {}  invalid {}  slowest {:.1} s ({})", self.valid, self.invalid, self.slowest.0.as_secs_f64(), self.slowest.1);
         println!("ended by {:?}", self.stops);
-        println!("typed errors {:?}", self.errors);
+        for (error, count) in &self.errors {
+            println!("typed error, {count} times: {error}");
+        }
         println!(
             "masks {}  forced tokens {}  excluded tokens {}  rewound tokens {}",
             self.masks, self.forced, self.excluded, self.rewound
@@ -112,6 +114,7 @@ impl Tally {
 
 /// One answer: its text, or the words of a typed error.
 struct Trial<'a> {
+    name: &'a str,
     model: &'a LocalModel,
     prompt: &'a [u32],
     grammar: &'a Arc<CompiledGrammar>,
@@ -153,7 +156,9 @@ fn answer(trial: Trial<'_>, tally: &mut Tally) -> Result<String, (String, bool)>
         }
     }
     let outcome = generation.outcome();
-    tally.slowest = tally.slowest.max(start.elapsed());
+    if start.elapsed() > tally.slowest.0 {
+        tally.slowest = (start.elapsed(), trial.name.to_owned());
+    }
     if let Some(counts) = outcome.constraint {
         tally.masks += counts.masks;
         tally.excluded += counts.excluded;
@@ -197,7 +202,7 @@ fn count(
             if ours {
                 println!("OURS {name} seed {seed}: {words}");
             }
-            *tally.errors.entry(words).or_default() += 1;
+            *tally.errors.entry(format!("{name}: {words}")).or_default() += 1;
         }
     }
     Ok(())
@@ -228,10 +233,11 @@ fn real(
         let prompt = model.raw_tokens(&format!("An example of {about}, as JSON:\n"))?;
         for seed in 0..each {
             let trial = Trial {
+                name: &name,
                 model: &model,
                 prompt: &prompt,
                 grammar: &grammar,
-                text: model.token_text(true)?,
+                text: model.token_text(true).ok_or("the model has no tokenizer")?,
                 sampling: SamplingOptions {
                     temperature: 1.0,
                     seed: Some(seed as u64),
@@ -268,6 +274,7 @@ fn random(checkpoint: &str, generations: usize, mut out: Option<File>) -> Result
         // A start of its own for each, and every option in turn.
         let prompt = [1, (seed % 300) as u32 + 3, (seed / 300 % 300) as u32 + 3];
         let trial = Trial {
+            name,
             model: &model,
             prompt: &prompt,
             grammar,
