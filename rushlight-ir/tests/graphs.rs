@@ -69,7 +69,8 @@ fn tensors_that_do_not_fit_are_named() {
     assert_eq!(*shape.kind(), IrErrorKind::TensorShape);
     assert_eq!(
         shape.to_string(),
-        "main: tensor embed.weight: has shape [320, 64] where the configuration makes it [321, 64]"
+        "main: tensor model.embed_tokens.weight (embed.weight): has shape [320, 64] where the \
+         configuration makes it [321, 64]"
     );
     let missing = refused("llama", |c| {
         c.layers += 1;
@@ -77,7 +78,9 @@ fn tensors_that_do_not_fit_are_named() {
     });
     assert_eq!(*missing.kind(), IrErrorKind::MissingTensor);
     assert!(
-        missing.place().contains("layers.4.attention_norm.weight"),
+        missing
+            .place()
+            .ends_with("model.layers.4.input_layernorm.weight (layers.4.attention_norm.weight)"),
         "{missing}"
     );
     let unused = refused("llama", |c| {

@@ -55,7 +55,10 @@ fn damaged_headers() {
 #[test]
 fn a_missing_tensor_is_named() {
     let model = tiny().without_tensor("blk.1.ffn_down.weight");
-    refused(model.build(), &["layers.1.down"]);
+    refused(
+        model.build(),
+        &["blk.1.ffn_down.weight (layers.1.down.weight)"],
+    );
 }
 
 #[test]
@@ -83,7 +86,10 @@ fn a_tensor_of_another_shape_is_named() {
         &[16, 32],
         &[0.0; 16 * 32],
     );
-    refused(model.build(), &["layers.0.q"]);
+    refused(
+        model.build(),
+        &["blk.0.attn_q.weight (layers.0.q.weight)"],
+    );
 }
 
 #[test]
