@@ -30,6 +30,7 @@ struct Options {
     tokenizer: PathBuf,
     sample: usize,
     threads: usize,
+    repeat: usize,
     engines: Vec<Engine>,
     expected: Option<PathBuf>,
     record: bool,
@@ -62,6 +63,7 @@ fn options() -> Result<Options, String> {
         tokenizer: next("tokenizer")?.into(),
         sample: 1,
         threads: 1,
+        repeat: 1,
         engines: vec![Engine::Ours { guards: true }],
         expected: None,
         record: false,
@@ -75,6 +77,7 @@ fn options() -> Result<Options, String> {
         match flag.as_str() {
             "--sample" => options.sample = number(value()?)?.max(1),
             "--threads" => options.threads = number(value()?)?.max(1),
+            "--repeat" => options.repeat = number(value()?)?,
             "--bare" => options.engines.push(Engine::Bare),
             "--only-bare" => options.engines = vec![Engine::Bare],
             "--no-guards" => options.engines = vec![Engine::Ours { guards: false }],
@@ -114,7 +117,7 @@ fn walk_all(options: &Options, engine: Engine, cases: &[Case]) -> Result<Vec<Out
         for _ in 0..options.threads {
             let builder = std::thread::Builder::new().stack_size(64 << 20);
             let spawned = builder.spawn_scoped(scope, || {
-                let walker = match Walker::new(&options.tokenizer, engine) {
+                let walker = match Walker::new(&options.tokenizer, engine, options.repeat) {
                     Ok(walker) => walker,
                     Err(e) => {
                         if let Ok(mut slot) = failed.lock() {
@@ -128,7 +131,7 @@ fn walk_all(options: &Options, engine: Engine, cases: &[Case]) -> Result<Vec<Out
                     let Some(case) = cases.get(i) else { return };
                     let outcome = walker.walk(case, options.collection);
                     if options.verbose {
-                        println!("{} {} {}", case.id, outcome.category(), outcome.note);
+                        println!("{} {} {} {}", case.id, outcome.category(), outcome.times(), outcome.note);
                     }
                     if let Ok(mut done) = done.lock() {
                         done.push((i, outcome));

@@ -6,10 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use llguidance::ParserFactory;
 use llguidance::api::{GrammarInit, TopLevelGrammar};
-use llguidance::{Matcher, ParserFactory};
-use rushlight_grammar::json_schema::{SchemaOptions, compile_schema};
-use rushlight_grammar::lower::{Guard, GuardStep};
+use rushlight_engine::constrain::{Accepted, MaskStatus};
+use rushlight_grammar::json_schema::{MemberOrder, SchemaOptions};
+use rushlight_grammar::{
+    CompileCancel, CompiledGrammar, Compiler, GrammarErrorKind, GrammarSource, Limits, TokenEntry, TokenTable,
+    Vocabulary,
+};
 use serde_json::{Value, json};
 use toktrie::{ApproximateTokEnv, TokEnv, TokRxInfo, TokTrie};
 
@@ -70,10 +74,19 @@ pub(crate) struct Outcome {
     pub(crate) note: String,
     pub(crate) compile: Option<Duration>,
     pub(crate) first_mask: Option<Duration>,
+    /// Of each token: the time to make the mask before it and to accept it.
     pub(crate) masks: Vec<Duration>,
 }
 
 impl Outcome {
+    /// The times of one case in µs: compilation, first mask, mean and number of later masks.
+    pub(crate) fn times(&self) -> String {
+        let us = |t: Option<Duration>| t.unwrap_or_default().as_micros();
+        let count = u32::try_from(self.masks.len()).unwrap_or(u32::MAX);
+        let mean = self.masks.iter().sum::<Duration>() / count.max(1);
+        format!("[{} {} {}*{count}]", us(self.compile), us(self.first_mask), mean.as_micros())
+    }
+
     pub(crate) fn category(&self) -> Category {
         if self.compile.is_none() {
             return Category::Refuse;
@@ -91,33 +104,70 @@ impl Outcome {
     }
 }
 
+/// What walks texts: the engine's own matcher, or ours.
+enum Backend {
+    Bare { env: TokEnv, factory: Box<ParserFactory> },
+    Ours { vocabulary: Arc<Vocabulary>, guards: bool },
+}
+
+/// A compiled case.
+enum Ready {
+    Bare(Box<llguidance::Matcher>),
+    Ours(Arc<CompiledGrammar>),
+}
+
 pub(crate) struct Walker {
-    engine: Engine,
+    backend: Backend,
     tokenizer: tokenizers::Tokenizer,
-    env: TokEnv,
-    factory: ParserFactory,
+    repeat: usize,
 }
 
 impl Walker {
-    pub(crate) fn new(path: &Path, engine: Engine) -> Result<Self, String> {
+    /// Compiles each case `repeat` times, at least once, and keeps the least of the times.
+    pub(crate) fn new(path: &Path, engine: Engine, repeat: usize) -> Result<Self, String> {
         let at = |e: &dyn fmt::Display| format!("{}: {e}", path.display());
         let text = std::fs::read_to_string(path).map_err(|e| at(&e))?;
         let value: Value = serde_json::from_str(&text).map_err(|e| at(&e))?;
         let words = llguidance::token_bytes_from_tokenizer_json(&value).map_err(|e| at(&e))?;
         let tokenizer: tokenizers::Tokenizer = text.parse().map_err(|e| at(&e))?;
-        let size = u32::try_from(words.len()).map_err(|e| at(&e))?;
         let eos = ["<|eot_id|>", "<|end_of_text|>", "</s>", "<|endoftext|>"]
             .iter()
             .find_map(|name| tokenizer.token_to_id(name))
             .unwrap_or(0);
-        let env: TokEnv = Arc::new(ApproximateTokEnv::new(TokTrie::from(&TokRxInfo::new(size, eos), &words)));
-        let mut factory = ParserFactory::new_simple(&env).map_err(|e| at(&e))?;
-        factory.quiet();
+        let backend = match engine {
+            Engine::Bare => {
+                let size = u32::try_from(words.len()).map_err(|e| at(&e))?;
+                let env: TokEnv = Arc::new(ApproximateTokEnv::new(TokTrie::from(&TokRxInfo::new(size, eos), &words)));
+                let mut factory = ParserFactory::new_simple(&env).map_err(|e| at(&e))?;
+                factory.quiet();
+                Backend::Bare {
+                    env,
+                    factory: Box::new(factory),
+                }
+            }
+            Engine::Ours { guards } => {
+                let logits = words.len();
+                let entry = |word: Vec<u8>| match word.strip_prefix(&[TokTrie::SPECIAL_TOKEN_MARKER]) {
+                    Some(name) => TokenEntry::Control(String::from_utf8_lossy(name).into_owned()),
+                    None => TokenEntry::Text(word),
+                };
+                let table = TokenTable {
+                    identity: path.display().to_string(),
+                    tokens: words.into_iter().map(entry).collect(),
+                    stop_ids: vec![eos],
+                    logits,
+                    encode: None,
+                };
+                Backend::Ours {
+                    vocabulary: Vocabulary::new(table).map_err(|e| at(&e))?,
+                    guards,
+                }
+            }
+        };
         Ok(Self {
-            engine,
+            backend,
             tokenizer,
-            env,
-            factory,
+            repeat: repeat.max(1),
         })
     }
 
@@ -134,26 +184,34 @@ impl Walker {
     }
 
     fn walk_inner(&self, case: &Case, collection: Collection, outcome: &mut Outcome) {
-        let start = Instant::now();
-        let compiled = self.compile(case, collection);
-        let (grammar, guards) = match compiled {
-            Ok(compiled) => compiled,
-            Err(e) => {
-                outcome.note = e;
-                return;
+        let schema = schema(case, collection);
+        let mut ready = None;
+        for _ in 0..self.repeat {
+            match self.start(&schema, MemberOrder::Declared) {
+                Ok((made, compile, first)) => {
+                    outcome.compile = Some(outcome.compile.map_or(compile, |least| least.min(compile)));
+                    outcome.first_mask = Some(outcome.first_mask.map_or(first, |least| least.min(first)));
+                    ready = Some(made);
+                }
+                Err(e) => {
+                    outcome.note = e;
+                    return;
+                }
             }
-        };
-        let compile = start.elapsed();
-        let mut matcher = Matcher::new(self.factory.create_parser_from_init_default(grammar));
-        if let Err(e) = matcher.compute_mask() {
-            outcome.note = e.to_string().lines().next().unwrap_or_default().to_owned();
-            return;
         }
-        outcome.first_mask = Some(start.elapsed());
-        outcome.compile = Some(compile);
+        let Some(mut ready) = ready else { return };
+        let mut reordered = None;
         for (i, test) in case.tests.iter().enumerate() {
             let text = test.data.to_string();
-            let verdict = self.instance(&mut matcher, &guards, &text, &mut outcome.masks);
+            let mut verdict = self.instance(&mut ready, &text, &mut outcome.masks);
+            // The order of members is no part of validity, and collections do not keep the schema's.
+            if let (Backend::Ours { guards: true, .. }, Ok(Some(_))) = (&self.backend, &verdict) {
+                let made = reordered.get_or_insert_with(|| self.start(&schema, MemberOrder::Any));
+                verdict = match made {
+                    Ok((made, ..)) => self.instance(made, &text, &mut Vec::new()),
+                    Err(e) => Err(format!("in any order: {e}")),
+                };
+            }
             outcome.expected.push(test.valid);
             match verdict {
                 Ok(at) => {
@@ -166,77 +224,137 @@ impl Walker {
                 }
                 Err(e) => {
                     outcome.verdicts.push(Verdict::Failed);
-                    outcome.note.push_str(&format!("\n  test {i}: {}", e.lines().next().unwrap_or_default()));
+                    outcome.note.push_str(&format!("\n  test {i}: {}", first_line(&e)));
                 }
             }
         }
     }
 
-    fn compile(&self, case: &Case, collection: Collection) -> Result<(GrammarInit, Vec<Arc<dyn Guard>>), String> {
-        let mut schema = case.schema.clone();
-        // A schema of the suite belongs to the dialect of its directory, which it mostly states itself.
-        if let (Collection::Suite, Value::Object(map)) = (collection, &mut schema) {
-            let dialect = match case.id.starts_with("draft7/") {
-                true => "http://json-schema.org/draft-07/schema#",
-                false => "https://json-schema.org/draft/2020-12/schema",
-            };
-            map.entry("$schema").or_insert_with(|| json!(dialect));
-        }
-        match self.engine {
-            Engine::Bare => {
+    /// The compiled `schema` with its first mask made: the time to compile it, and the time to that mask.
+    fn start(&self, schema: &Value, order: MemberOrder) -> Result<(Ready, Duration, Duration), String> {
+        let start = Instant::now();
+        match &self.backend {
+            Backend::Bare { env, factory } => {
+                let mut schema = schema.clone();
                 if let Value::Object(map) = &mut schema {
                     map.insert("x-guidance".to_owned(), json!({"whitespace_flexible": false}));
                 }
-                let grammar = GrammarInit::Serialized(TopLevelGrammar::from_json_schema(schema));
-                let (grammar, lexer) = grammar
-                    .to_internal(Some(self.env.clone()), self.factory.limits().clone())
-                    .map_err(|e| e.to_string())?;
-                Ok((GrammarInit::Internal(grammar, lexer), Vec::new()))
+                let (grammar, lexer) = GrammarInit::Serialized(TopLevelGrammar::from_json_schema(schema))
+                    .to_internal(Some(env.clone()), factory.limits().clone())
+                    .map_err(|e| first_line(&e))?;
+                let compile = start.elapsed();
+                let init = GrammarInit::Internal(grammar, lexer);
+                let mut matcher = llguidance::Matcher::new(factory.create_parser_from_init_default(init));
+                matcher.compute_mask().map_err(|e| first_line(&e))?;
+                Ok((Ready::Bare(Box::new(matcher)), compile, start.elapsed()))
             }
-            Engine::Ours { guards } => {
+            Backend::Ours { vocabulary, guards } => {
+                let mut limits = Limits::default();
+                limits.cache_bytes = 0;
                 let mut options = SchemaOptions::default();
-                options.guards = guards;
-                let compiled = compile_schema(&schema, &options).map_err(|e| e.to_string())?;
-                Ok((compiled.grammar, compiled.guards))
+                options.guards = *guards;
+                options.member_order = order;
+                let compiler = Compiler::new(vocabulary.clone(), limits, options);
+                let source = GrammarSource::JsonSchema(schema.clone());
+                let grammar = compiler.compile(&source, &CompileCancel::new()).map_err(|e| e.to_string())?;
+                let compile = start.elapsed();
+                let mut mask = vec![0; vocabulary.logits().div_ceil(32)];
+                grammar.matcher().mask(&mut mask).map_err(|e| first_line(&e))?;
+                Ok((Ready::Ours(grammar), compile, start.elapsed()))
             }
         }
     }
 
     /// Where `text` is rejected, as the text up to there; `None` where it is accepted.
-    fn instance(
-        &self,
-        matcher: &mut Matcher,
-        guards: &[Arc<dyn Guard>],
-        text: &str,
-        masks: &mut Vec<Duration>,
-    ) -> Result<Option<String>, String> {
-        matcher.reset().map_err(|e| e.to_string())?;
+    fn instance(&self, ready: &mut Ready, text: &str, masks: &mut Vec<Duration>) -> Result<Option<String>, String> {
         let encoding = self.tokenizer.encode_fast(text, false).map_err(|e| e.to_string())?;
-        let mut runs: Vec<_> = guards.iter().map(|g| g.begin()).collect();
-        let mut done = 0;
-        let shown = |done: usize| Some(text.get(done.saturating_sub(60)..done).unwrap_or("…").to_owned());
-        for token in encoding.get_ids() {
-            if matcher.is_stopped() {
-                return Ok(shown(done));
-            }
-            let start = Instant::now();
-            let mask = matcher.compute_mask().map_err(|e| e.to_string())?;
-            masks.push(start.elapsed());
-            if !mask.is_allowed(*token) {
-                return Ok(shown(done));
-            }
-            for byte in self.env.tok_trie().token(*token) {
-                for run in &mut runs {
-                    if run.push(*byte) != GuardStep::Accept {
-                        return Ok(shown(done));
-                    }
-                }
-                done += 1;
-            }
-            matcher.consume_token(*token).map_err(|e| e.to_string())?;
-        }
-        let ends = matcher.is_stopped() || matcher.is_accepting().map_err(|e| e.to_string())?;
-        let agreed = runs.iter().all(|run| run.finish() == GuardStep::Accept);
-        Ok(if ends && agreed { None } else { shown(done).map(|s| format!("{s}<end>")) })
+        let bounds = encoding.get_offsets();
+        let shown = |at: usize| {
+            let done = bounds.get(at).map_or(text.len(), |(start, _)| *start);
+            let from = (0..=done.saturating_sub(60)).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+            Some(text.get(from..done).unwrap_or("…").to_owned())
+        };
+        let ids = encoding.get_ids();
+        let (at, ends) = match ready {
+            Ready::Bare(matcher) => walk_bare(matcher, ids, masks)?,
+            Ready::Ours(grammar) => walk_ours(grammar, ids, masks)?,
+        };
+        Ok(match at {
+            Some(at) => shown(at),
+            None if ends => None,
+            None => shown(ids.len()).map(|s| format!("{s}<end>")),
+        })
     }
+}
+
+/// The index of the token that is rejected, if one is, and whether the text may end after the last.
+fn walk_bare(
+    matcher: &mut llguidance::Matcher,
+    ids: &[u32],
+    masks: &mut Vec<Duration>,
+) -> Result<(Option<usize>, bool), String> {
+    matcher.reset().map_err(|e| e.to_string())?;
+    for (i, id) in ids.iter().enumerate() {
+        if matcher.is_stopped() {
+            return Ok((Some(i), false));
+        }
+        let start = Instant::now();
+        let mask = matcher.compute_mask().map_err(|e| e.to_string())?;
+        if !mask.is_allowed(*id) {
+            masks.push(start.elapsed());
+            return Ok((Some(i), false));
+        }
+        matcher.consume_token(*id).map_err(|e| e.to_string())?;
+        masks.push(start.elapsed());
+    }
+    let ends = matcher.is_stopped() || matcher.is_accepting().map_err(|e| e.to_string())?;
+    Ok((None, ends))
+}
+
+fn walk_ours(
+    grammar: &Arc<CompiledGrammar>,
+    ids: &[u32],
+    masks: &mut Vec<Duration>,
+) -> Result<(Option<usize>, bool), String> {
+    let mut matcher = grammar.matcher();
+    let mut mask = vec![0; grammar.vocabulary().logits().div_ceil(32)];
+    for (i, id) in ids.iter().enumerate() {
+        let start = Instant::now();
+        let status = matcher.mask(&mut mask).map_err(|e| e.to_string())?;
+        let at = usize::try_from(*id).map_err(|e| e.to_string())?;
+        let allowed = mask.get(at / 32).is_some_and(|word| word >> (at % 32) & 1 == 1);
+        if status == MaskStatus::Terminated || !allowed {
+            masks.push(start.elapsed());
+            return Ok((Some(i), false));
+        }
+        let accepted = matcher.accept(*id);
+        masks.push(start.elapsed());
+        match accepted {
+            Ok(Accepted::Taken) => {}
+            Ok(Accepted::Rewound { .. }) => return Ok((Some(i), false)),
+            // Nothing else may follow either.
+            Err(e) if e.kind() == GrammarErrorKind::GuardExhausted || e.kind() == GrammarErrorKind::DeadEnd => {
+                return Ok((Some(i), false));
+            }
+            Err(e) => return Err(e.to_string()),
+        }
+    }
+    Ok((None, matcher.may_end().map_err(|e| e.to_string())?))
+}
+
+/// A schema of the suite belongs to the dialect of its directory, which it mostly states itself.
+fn schema(case: &Case, collection: Collection) -> Value {
+    let mut schema = case.schema.clone();
+    if let (Collection::Suite, Value::Object(map)) = (collection, &mut schema) {
+        let dialect = match case.id.starts_with("draft7/") {
+            true => "http://json-schema.org/draft-07/schema#",
+            false => "https://json-schema.org/draft/2020-12/schema",
+        };
+        map.entry("$schema").or_insert_with(|| json!(dialect));
+    }
+    schema
+}
+
+fn first_line(e: &dyn fmt::Display) -> String {
+    e.to_string().lines().next().unwrap_or_default().to_owned()
 }

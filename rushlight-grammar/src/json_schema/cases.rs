@@ -21,6 +21,15 @@ pub(super) struct ObjectShape {
     pub(super) min: u64,
     pub(super) max: Option<u64>,
     pub(super) guarded: bool,
+    /// Its members may be written in any order, so that only a guard sees which are there.
+    pub(super) unordered: bool,
+}
+
+impl ObjectShape {
+    /// The names of members that have to be there.
+    pub(super) fn required(&self) -> impl Iterator<Item = &str> {
+        self.named.iter().filter(|n| n.required).map(|n| n.name.as_str())
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -344,6 +353,7 @@ impl<'a> Compiler<'a> {
             min,
             max,
             guarded,
+            unordered: false,
         })
     }
 

@@ -15,7 +15,7 @@ use super::pattern;
 use super::report::{Explained, How, Problem};
 use super::rx::Rx;
 use super::schema::{NodeId, Origin, Rule, Test};
-use super::{SchemaLimits, SchemaOptions};
+use super::{MemberOrder, SchemaLimits, SchemaOptions};
 use crate::GrammarErrorKind;
 
 /// A state in the compiler's table.
@@ -42,6 +42,9 @@ pub(super) struct Compiler<'a> {
     pub(super) numbers: Numbers,
     pub(super) limits: SchemaLimits,
     pub(super) guards: bool,
+    pub(super) member_order: MemberOrder,
+    /// A reference was met whose target depends on the way to it, so that only the whole value can be judged.
+    pub(super) dynamic_scope: bool,
     pub(super) nodes: Vec<Node<'a>>,
     by_pointer: HashMap<String, NodeId>,
     pub(super) states: Vec<Rc<Vec<Literal>>>,
@@ -69,6 +72,8 @@ impl<'a> Compiler<'a> {
             numbers: Numbers::new(options.digits),
             limits: options.limits,
             guards: options.guards,
+            member_order: options.member_order,
+            dynamic_scope: false,
             nodes: Vec::new(),
             by_pointer: HashMap::new(),
             states: Vec::new(),

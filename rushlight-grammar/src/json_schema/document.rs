@@ -111,13 +111,13 @@ impl<'a> Document<'a> {
                     }
                     for (key, value) in map {
                         // Instances, not schemas: an `$id` in one of them names nothing.
-                        if !matches!(key.as_str(), "enum" | "const" | "default" | "examples") {
+                        if is_container(value) && !matches!(key.as_str(), "enum" | "const" | "default" | "examples") {
                             todo.push(place.child(&[key], value));
                         }
                     }
                 }
                 Value::Array(items) => {
-                    for (i, value) in items.iter().enumerate() {
+                    for (i, value) in items.iter().enumerate().filter(|(_, value)| is_container(value)) {
                         todo.push(place.child(&[&i.to_string()], value));
                     }
                 }
@@ -165,6 +165,10 @@ impl<'a> Document<'a> {
     pub(super) fn is_static(&self, name: &str) -> bool {
         self.dynamic.get(name).is_none_or(|places| places.len() <= 1)
     }
+}
+
+fn is_container(value: &Value) -> bool {
+    value.is_object() || value.is_array()
 }
 
 /// The identifier of a schema, where it has one.

@@ -8,6 +8,7 @@ use super::compiler::{Compiler, StateId};
 use super::logic::{Formula, Kind};
 use super::rules::{Rules, Symbol, Terminal};
 use super::rx::Rx;
+use super::MemberOrder;
 use super::schema::NodeId;
 use crate::GrammarErrorKind;
 
@@ -91,8 +92,11 @@ impl<'a> Compiler<'a> {
             if rx == Rx::None {
                 continue;
             }
-            let terminal = if kind == Kind::Number { Terminal::Raw(rx) } else { Terminal::Quoted(rx) };
-            alternatives.push(vec![out.rules.terminal(terminal)]);
+            if kind == Kind::Number {
+                alternatives.push(vec![out.rules.terminal(Terminal::Raw(rx))]);
+            } else if let Some(rx) = self.affordable(state, rx, &mut emitted) {
+                alternatives.push(vec![out.rules.inhabited(Terminal::Quoted(rx))]);
+            }
         }
         for case in self.cases(state, Kind::Array) {
             if let Some(mut shape) = self.array_shape(&case) {
@@ -111,6 +115,23 @@ impl<'a> Compiler<'a> {
             }
         }
         (alternatives, emitted)
+    }
+
+    /// The language of a string, without its lengths where the intersection is too large to look through: a guard judges
+    /// them then. `None` where no text is left.
+    fn affordable(&mut self, state: StateId, rx: Rx, emitted: &mut Emitted) -> Option<Rx> {
+        let empty = rx.is_empty();
+        let (None, Rx::And(parts)) = (empty, &rx) else {
+            return (empty != Some(true)).then_some(rx);
+        };
+        let rest = Rx::and(parts.iter().filter(|part| !part.is_length()).cloned());
+        if rest == rx {
+            return Some(rx);
+        }
+        let node = self.literals(state).first().map_or(NodeId::TRUE, |(node, _)| *node);
+        self.need_guard(node, "maxLength", "the lengths multiply the states of a pattern");
+        emitted.guarded = true;
+        (rest.is_empty() != Some(true)).then_some(rest)
     }
 
     /// Whether a scalar formula was widened; notes the guard.
@@ -259,12 +280,20 @@ impl<'a> Compiler<'a> {
         }
         let mut extra = Vec::new();
         for Class { names, state } in &shape.open {
-            let key = out.rules.terminal(Terminal::Quoted(names.clone()));
+            let key = out.rules.inhabited(Terminal::Quoted(names.clone()));
             let value = out.symbol(*state);
             extra.push(vec![key, colon, value]);
         }
         let extra = (!extra.is_empty()).then(|| out.rules.rule(extra));
         let required = items.iter().filter(|(_, r)| *r).count() as u64;
+        if self.member_order == MemberOrder::Any && !items.is_empty() && items.len() + usize::from(extra.is_some()) > 1 {
+            self.need_guard(NodeId::TRUE, "properties", "members may be written in any order");
+            shape.unordered = true;
+            let any = items.iter().map(|(item, _)| vec![*item]).chain(extra.map(|e| vec![e])).collect();
+            let any = out.rules.rule(any);
+            let body = self.plain_members(&[], Some(any), (shape.min.max(required), shape.max), out);
+            return vec![open, body, close];
+        }
         let optional = items.len() as u64 - required;
         let min = shape.min.saturating_sub(required);
         let max = shape.max.map(|m| m.saturating_sub(required));

@@ -29,6 +29,8 @@ const SAVE_EVERY: usize = 256;
 struct Spot {
     judge: Option<Arc<Validator>>,
     unique: bool,
+    /// Members that have to be there when the object closes.
+    required: Vec<String>,
     named: HashMap<String, usize>,
     other: Option<usize>,
     prefix: Vec<Option<usize>>,
@@ -59,9 +61,12 @@ impl<'a> Compiler<'a> {
     /// The guard that `emitted` needs beside its grammar, if any.
     pub(super) fn guard(&mut self, start: StateId, emitted: &Emitter) -> Option<SchemaGuard> {
         let distinct_names = self.guards
-            && emitted.states.values().any(|e| e.objects.iter().any(|o| !o.open.is_empty()));
+            && emitted.states.values().any(|e| e.objects.iter().any(|o| o.unordered || !o.open.is_empty()));
         let mut judged: HashSet<StateId> =
             emitted.states.iter().filter(|(_, e)| e.guarded).map(|(s, _)| *s).collect();
+        if self.dynamic_scope && !judged.is_empty() {
+            judged = HashSet::from([start]);
+        }
         let needed = needed(emitted, &mut judged);
         if needed.is_empty() && !distinct_names {
             return None;
@@ -88,6 +93,9 @@ impl<'a> Compiler<'a> {
                         if let Some(id) = spot(&named.state) {
                             made.named.insert(named.name.clone(), id);
                         }
+                    }
+                    if object.unordered {
+                        made.required = object.required().map(str::to_owned).collect();
                     }
                     if let [class] = object.open.as_slice() {
                         made.other = spot(&class.state);
@@ -245,8 +253,9 @@ fn needed(emitted: &Emitter, judged: &mut HashSet<StateId>) -> HashSet<StateId> 
             for object in &e.objects {
                 let named = object.named.iter().any(|n| needed.contains(&n.state));
                 let open = object.open.iter().any(|c| needed.contains(&c.state));
-                found |= named || open;
-                unclear |= (named || open) && e.objects.len() > 1 || open && object.open.len() > 1;
+                let required = object.unordered && object.required().next().is_some();
+                found |= named || open || required;
+                unclear |= (named || open || required) && e.objects.len() > 1 || open && object.open.len() > 1;
             }
             for array in &e.arrays {
                 let items = array.prefix.iter().chain([&array.rest]).any(|s| needed.contains(s));
@@ -273,6 +282,7 @@ impl Guard for SchemaGuard {
             text: Vec::new(),
             at: Position::default(),
             saved: Vec::new(),
+            gone_back: None,
         })
     }
 
@@ -288,6 +298,8 @@ struct Run {
     at: Position,
     /// Positions before every so many bytes, to go back to.
     saved: Vec<(usize, Position)>,
+    /// The newest position gone back to: trying one token after another goes back to the same.
+    gone_back: Option<(usize, Position)>,
 }
 
 /// Where the text stands.
@@ -411,7 +423,11 @@ impl Run {
                     return GuardStep::Accept;
                 };
                 self.text.push(byte);
-                if judging && !self.judge(open.start, here + 1, open.spot) {
+                let whole = || {
+                    let required = self.spot(open.spot).map_or(&[][..], |s| s.required.as_slice());
+                    required.iter().all(|name| open.names.contains(name))
+                };
+                if judging && !(whole() && self.judge(open.start, here + 1, open.spot)) {
                     self.text.pop();
                     let value_start = open.start;
                     self.at.open.push(open);
@@ -507,6 +523,13 @@ impl GuardRun for Run {
         while self.saved.last().is_some_and(|(at, _)| *at > len) {
             self.saved.pop();
         }
+        if let Some((to, at)) = &self.gone_back
+            && *to == len
+        {
+            self.at = at.clone();
+            self.text.truncate(len);
+            return;
+        }
         let (from, at) = self.saved.last().cloned().unwrap_or_default();
         let replay = self.text.get(from..len).map(<[u8]>::to_vec).unwrap_or_default();
         self.text.truncate(from);
@@ -514,6 +537,7 @@ impl GuardRun for Run {
         for byte in replay {
             self.step(byte, false);
         }
+        self.gone_back = Some((len, self.at.clone()));
     }
 
     fn fork(&self) -> Box<dyn GuardRun> {

@@ -55,6 +55,8 @@ pub struct SchemaOptions {
     pub whitespace: Whitespace,
     /// Digit caps, so that numbers close.
     pub digits: Digits,
+    /// In which order an object's members may be written. Default [`MemberOrder::Declared`].
+    pub member_order: MemberOrder,
     /// Limits on the work.
     pub limits: SchemaLimits,
 }
@@ -65,9 +67,21 @@ impl Default for SchemaOptions {
             guards: true,
             whitespace: Whitespace::default(),
             digits: Digits::default(),
+            member_order: MemberOrder::default(),
             limits: SchemaLimits::default(),
         }
     }
+}
+
+/// In which order the members of an object may be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum MemberOrder {
+    /// In the order in which the schema's author declared them; undeclared ones come last.
+    #[default]
+    Declared,
+    /// In any order, for judging texts from elsewhere: the order of members is no part of validity. Needs guards, which see
+    /// to it that every required member is there.
+    Any,
 }
 
 /// Limits of the schema compiler.

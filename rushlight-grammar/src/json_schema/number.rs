@@ -73,10 +73,12 @@ impl Decimal {
         })
     }
 
-    /// The number as `coefficient * 10^-exponent`, where both fit.
+    /// The number as `coefficient * 10^-exponent`, where both are small: the automaton of its multiples has a state for
+    /// each remainder, and its arithmetic is of 32 bits.
     fn scaled(&self) -> Option<(u32, u32)> {
-        let coefficient = format!("{}{}", self.integer, self.fraction).parse().ok()?;
-        Some((coefficient, u32::try_from(self.fraction.len()).ok()?))
+        let coefficient: u32 = format!("{}{}", self.integer, self.fraction).parse().ok()?;
+        let exponent = u32::try_from(self.fraction.len()).ok()?;
+        (coefficient <= 10_000 && exponent <= 8).then_some((coefficient, exponent))
     }
 
     /// Whether the value is a whole number.
@@ -256,7 +258,14 @@ impl Numbers {
         if inclusive {
             options.push(equal_magnitude(bound));
         }
-        Rx::Plain(options.join("|"))
+        self.capped(options)
+    }
+
+    /// Any of `options`, with no more fraction digits than a number may have.
+    fn capped(self, options: Vec<String>) -> Rx {
+        let all = Rx::Plain(options.join("|"));
+        let open = options.iter().any(|option| option.contains('*') || option.contains('+'));
+        if open { Rx::and([all, Rx::Plain(format!("[0-9]+{}", self.fraction()))]) } else { all }
     }
 
     /// Magnitudes below that of `bound`, zero among them.
@@ -294,7 +303,7 @@ impl Numbers {
         if options.is_empty() {
             return Rx::None;
         }
-        Rx::Plain(options.join("|"))
+        self.capped(options)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Rules that derive no text are removed here, so that generation never walks into one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use llguidance::api::{GrammarInit, SkipSpec};
 use llguidance::derivre::{JsonQuoteOptions, RegexAst};
@@ -46,6 +46,8 @@ pub(super) struct Rules {
     rules: Vec<Vec<Vec<Symbol>>>,
     terminals: Vec<Terminal>,
     terminal_ids: HashMap<Terminal, usize>,
+    /// Terminals that are known to match some text.
+    inhabited: HashSet<usize>,
     rule_ids: HashMap<Vec<Vec<Symbol>>, usize>,
 }
 
@@ -62,6 +64,15 @@ impl Rules {
         self.terminal_ids.insert(terminal.clone(), id);
         self.terminals.push(terminal);
         Symbol::Terminal(id)
+    }
+
+    /// As [`Rules::terminal`], for one that was not found to be empty.
+    pub(super) fn inhabited(&mut self, terminal: Terminal) -> Symbol {
+        let symbol = self.terminal(terminal);
+        if let Symbol::Terminal(id) = symbol {
+            self.inhabited.insert(id);
+        }
+        symbol
     }
 
     pub(super) fn text(&mut self, text: &str) -> Symbol {
@@ -150,7 +161,9 @@ impl Rules {
         let live: Vec<bool> = self
             .terminals
             .iter()
-            .map(|t| match t {
+            .enumerate()
+            .map(|(id, t)| match t {
+                _ if self.inhabited.contains(&id) => true,
                 Terminal::Text(_) => true,
                 Terminal::Quoted(rx) | Terminal::Raw(rx) => rx.is_empty() != Some(true),
             })
@@ -306,10 +319,36 @@ impl Terminal {
     fn to_ast(&self) -> RegexAst {
         match self {
             Terminal::Text(text) => RegexAst::Literal(text.clone()),
-            Terminal::Quoted(rx) => RegexAst::JsonQuote(Box::new(rx.to_ast()), JsonQuoteOptions::regular()),
+            Terminal::Quoted(rx) => quoted(rx),
             Terminal::Raw(rx) => rx.to_ast(),
         }
     }
+}
+
+/// The JSON strings of the texts in `rx`.
+///
+/// Complements are taken outside of the quotes, among whole JSON strings: each string spells one text, so this is the same
+/// language, and it has the form (one language without another) for which the mask engine has masks in store.
+fn quoted(rx: &Rx) -> RegexAst {
+    let quote = |ast| RegexAst::JsonQuote(Box::new(ast), JsonQuoteOptions::regular());
+    let parts = match rx {
+        Rx::And(parts) => parts.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let mut without = Vec::new();
+    let mut within = Vec::new();
+    for part in parts {
+        match part {
+            Rx::Not(inner) => without.push(Rx::clone(inner)),
+            other => within.push(other.clone()),
+        }
+    }
+    let base = quote(Rx::and(within).to_ast());
+    if without.is_empty() {
+        return base;
+    }
+    let without = quote(Rx::alt(without).to_ast());
+    RegexAst::And(vec![base, RegexAst::Not(Box::new(without))])
 }
 
 #[cfg(test)]

@@ -112,6 +112,11 @@ impl Rx {
         }
     }
 
+    /// Whether it is a language of [`Rx::length`].
+    pub(super) fn is_length(&self) -> bool {
+        matches!(self, Rx::Rep(inner, ..) if **inner == Rx::Plain("(?s:.)".to_owned()))
+    }
+
     /// The texts of this language, where it is a short list.
     pub(super) fn literals(&self) -> Option<Vec<&str>> {
         match self {
@@ -156,7 +161,9 @@ impl Rx {
     fn plainly_inhabited(&self) -> bool {
         match self {
             Rx::Empty | Rx::All | Rx::Lit(_) | Rx::Plain(_) | Rx::MultipleOf(..) => true,
-            Rx::None | Rx::And(_) | Rx::Not(_) => false,
+            // Some text is not in a list.
+            Rx::Not(inner) => inner.literals().is_some(),
+            Rx::None | Rx::And(_) => false,
             Rx::Cat(parts) => parts.iter().all(Rx::plainly_inhabited),
             Rx::Alt(parts) => parts.iter().any(Rx::plainly_inhabited),
             Rx::Rep(inner, min, _) => *min == 0 || inner.plainly_inhabited(),

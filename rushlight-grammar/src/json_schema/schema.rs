@@ -97,7 +97,12 @@ impl<'a> Compiler<'a> {
             return Rc::new(Vec::new());
         };
         let mut rules = Vec::new();
+        // Up to draft-07 a reference stands alone: the drafts say that what is beside it has no meaning.
+        let alone = place.dialect <= Dialect::Draft7 && map.get("$ref").is_some_and(Value::is_string);
         for (key, value) in map {
+            if alone && key != "$ref" {
+                continue;
+            }
             match self.rule(place, map, key, value) {
                 Ok(Some(rule)) => rules.push(rule),
                 Ok(None) => {}
@@ -165,7 +170,7 @@ impl<'a> Compiler<'a> {
                     let test = if self.numbers.multiple(&step).is_some() {
                         Test::Multiple(step)
                     } else {
-                        Test::Opaque(types::NUMBER, "the step has more than nine digits".to_owned())
+                        Test::Opaque(types::NUMBER, "its multiples have too many remainders".to_owned())
                     };
                     made("multipleOf", test)
                 }
@@ -287,6 +292,7 @@ impl<'a> Compiler<'a> {
             let node = self.reference(place, keyword, value)?;
             return Ok(Rule { keyword, test: Test::Ref(node) });
         }
+        self.dynamic_scope = true;
         Ok(Rule {
             keyword,
             test: Test::Opaque(types::ALL, "the target depends on the dynamic scope".to_owned()),

@@ -40,8 +40,13 @@ impl Bytes {
 
 #[track_caller]
 fn check(schema: Value, yes: &[&str], no: &[&str]) {
+    check_with(schema, &SchemaOptions::default(), yes, no);
+}
+
+#[track_caller]
+fn check_with(schema: Value, options: &SchemaOptions, yes: &[&str], no: &[&str]) {
     let bytes = Bytes::new();
-    let compiled = compile_schema(&schema, &SchemaOptions::default()).unwrap_or_else(|e| panic!("{schema}: {e}"));
+    let compiled = compile_schema(&schema, options).unwrap_or_else(|e| panic!("{schema}: {e}"));
     for text in yes {
         assert!(bytes.accepts(&compiled, text), "{schema} should accept {text}");
     }
@@ -289,4 +294,85 @@ fn a_guard_run_goes_back_and_forks() {
     }
     assert_eq!(run.push(b'"'), GuardStep::Reject { value_start: start });
     assert_eq!(other.push(b'"'), GuardStep::Reject { value_start: start });
+}
+
+#[test]
+fn members_come_in_any_order_where_that_is_asked_for() {
+    let options = SchemaOptions {
+        member_order: MemberOrder::Any,
+        ..SchemaOptions::default()
+    };
+    let schema = json!({"properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["b"]});
+    check_with(
+        schema.clone(),
+        &options,
+        &[r#"{"b":"x","a":1}"#, r#"{"z":1,"b":"x"}"#, r#"{"a":1,"z":{},"b":"x"}"#],
+        &[r#"{"a":1}"#, "{}", r#"{"b":"x","b":"y"}"#, r#"{"b":1}"#, r#"{"b":"x","a":"x"}"#],
+    );
+    check(schema, &[r#"{"a":1,"b":"x","z":1}"#], &[r#"{"b":"x","a":1}"#, r#"{"z":1,"b":"x"}"#]);
+    // Which alternative it is does not follow from the names, so a validator judges it.
+    check_with(
+        json!({"type": "object", "oneOf": [
+            {"properties": {"a": {}, "k": {"const": 1}}, "required": ["a", "k"]},
+            {"properties": {"b": {}, "k": {"const": 2}}, "required": ["b", "k"]},
+        ]}),
+        &options,
+        &[r#"{"k":1,"a":0}"#, r#"{"b":0,"k":2}"#],
+        &[r#"{"k":1,"b":0}"#, r#"{"k":2}"#],
+    );
+    let report = compile_schema(&json!({"properties": {"a": {}, "b": {}}}), &SchemaOptions { guards: false, ..options }).unwrap_err();
+    assert_eq!(report.first().kind(), GrammarErrorKind::Unsupported);
+}
+
+#[test]
+fn a_reference_stands_alone_up_to_draft_07() {
+    let schema = |dialect: &str| json!({"$schema": dialect, "$ref": "#/definitions/a", "maximum": 5, "definitions": {"a": {"type": "integer"}}});
+    check_unguarded(schema("http://json-schema.org/draft-07/schema#"), &["3", "9"], &["\"x\""]);
+    check_unguarded(schema("https://json-schema.org/draft/2020-12/schema"), &["3"], &["9", "\"x\""]);
+}
+
+#[test]
+fn numbers_close() {
+    let digits = |n: usize| format!("0.{}1", "0".repeat(n - 1));
+    for schema in [json!({"type": "number"}), json!({"type": "number", "exclusiveMinimum": 0}), json!({"maximum": 9.5})] {
+        check_unguarded(schema, &[&digits(17)], &[&digits(18)]);
+    }
+}
+
+#[test]
+fn names_beside_declared_ones_may_be_any_others() {
+    check(
+        json!({"properties": {"a\"b": {"type": "null"}, "c\n": {"type": "null"}}, "additionalProperties": {"type": "integer"}}),
+        &[r#"{"a\"b":null,"c\n":null,"a":1,"c":2,"a\"c":3}"#],
+        &[r#"{"a\"b":1}"#, r#"{"c\n":1}"#, r#"{"c\u000a":1}"#, r#"{"a\u0022b":1}"#],
+    );
+}
+
+#[test]
+fn lengths_of_large_patterns_are_left_to_a_guard() {
+    let schema = json!({"type": "string", "pattern": "^\\w+([.-]?\\w+)*@\\w+([.-]?\\w+)*(\\.\\w{2,})+$", "minLength": 6, "maxLength": 60});
+    let long = format!("\"{}@b.co\"", "a".repeat(60));
+    check(schema, &["\"a@b.co\""], &["\"a@b\"", &long]);
+}
+
+#[test]
+fn dynamic_references_are_judged_from_the_root() {
+    check(
+        json!({
+            "$id": "https://test/root",
+            "$ref": "list",
+            "$defs": {
+                "foo": {"$dynamicAnchor": "items", "type": "string"},
+                "list": {"$id": "list", "type": "array", "items": {"$dynamicRef": "#items"}, "$defs": {"items": {"$dynamicAnchor": "items"}}},
+            },
+        }),
+        &["[\"foo\"]"],
+        &["[\"foo\",42]"],
+    );
+}
+
+#[test]
+fn multiples_of_many_remainders_are_left_to_a_guard() {
+    check(json!({"type": "number", "multipleOf": 123_457}), &["246914"], &["246915"]);
+    check(json!({"type": "integer", "multipleOf": 0.123456789}), &["0"], &["1"]);
 }
