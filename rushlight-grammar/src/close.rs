@@ -5,15 +5,21 @@
 //! rather than shortest.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use llguidance::TokenParser;
 
+use crate::compile::CompiledGrammar;
 use crate::lower::{GuardRun, GuardStep};
 use crate::matcher::push_all;
 use crate::vocabulary::Vocabulary;
 
 /// Bytes that a walk may take.
 const WALK_BYTES: usize = 4096;
+/// Bytes that a walk over bytes alone may take where there are closers to try after it.
+const BYTEWISE_BYTES: usize = 256;
+/// Closers that are tried.
+const MAX_CLOSERS: usize = 64;
 /// States that the search in order of length may visit.
 const SEARCH_STATES: usize = 600;
 /// Bytes in the order in which a walk tries them inside a string: what closes it, what is short, then the rest.
@@ -26,8 +32,9 @@ pub(crate) fn completion(
     parser: &TokenParser,
     guards: Vec<Box<dyn GuardRun>>,
     before: &[u8],
-    vocabulary: &Vocabulary,
+    grammar: &CompiledGrammar,
 ) -> Result<Option<Vec<u8>>, String> {
+    let (vocabulary, closers) = (grammar.vocabulary(), grammar.closers());
     let mut quotes = Quotes::default();
     before.iter().for_each(|&byte| quotes.push(byte));
     let start = Walk {
@@ -36,10 +43,46 @@ pub(crate) fn completion(
         quotes,
         text: Vec::new(),
     };
-    if let Some(text) = walk(start.copy(), vocabulary)? {
-        return Ok(Some(text));
+    let bytewise = match closers.texts.as_slice() {
+        [] => WALK_BYTES,
+        _ => BYTEWISE_BYTES,
+    };
+    // What helped before is tried first: states of one grammar are alike.
+    let mut found = None;
+    if !closers.helped.load(Ordering::Relaxed) {
+        found = walk(start.copy(), vocabulary, &[], bytewise)?;
     }
-    search(start, vocabulary)
+    if found.is_none() && !closers.texts.is_empty() {
+        found = walk(start.copy(), vocabulary, &closers.texts, WALK_BYTES)?;
+        closers.helped.store(found.is_some(), Ordering::Relaxed);
+    }
+    match found {
+        Some(text) => Ok(Some(text)),
+        None => search(start, vocabulary),
+    }
+}
+
+/// Texts of a grammar that end free text.
+#[derive(Debug, Default)]
+pub(crate) struct Closers {
+    texts: Vec<Vec<u8>>,
+    /// Whether they found a way where bytes alone did not, the last time.
+    helped: AtomicBool,
+}
+
+impl Closers {
+    pub(crate) fn new(texts: Vec<String>) -> Self {
+        let mut bytes: Vec<Vec<u8>> = Vec::new();
+        for text in texts {
+            if bytes.len() < MAX_CLOSERS && !text.is_empty() && !bytes.iter().any(|known| known == text.as_bytes()) {
+                bytes.push(text.into_bytes());
+            }
+        }
+        Self {
+            texts: bytes,
+            helped: AtomicBool::new(false),
+        }
+    }
 }
 
 /// Tokens that the tokenizer, or where it has no spelling the longest-first one, makes of `text`.
@@ -145,11 +188,20 @@ impl Walk {
     }
 }
 
-/// Goes straight on, closing what can be closed.
-fn walk(mut at: Walk, vocabulary: &Vocabulary) -> Result<Option<Vec<u8>>, String> {
-    while at.text.len() < WALK_BYTES {
+/// Goes straight on, closing what can be closed. Each of `closers` is taken once at most, as soon as it can be.
+fn walk(
+    mut at: Walk,
+    vocabulary: &Vocabulary,
+    closers: &[Vec<u8>],
+    limit: usize,
+) -> Result<Option<Vec<u8>>, String> {
+    let mut left: Vec<&[u8]> = closers.iter().map(Vec::as_slice).collect();
+    while at.text.len() < limit {
         if at.is_done() {
             return Ok(Some(at.text));
+        }
+        if close_once(&mut at, vocabulary, &mut left)? {
+            continue;
         }
         let forced = at.parser.force_bytes();
         let moved = if forced.is_empty() {
@@ -166,6 +218,26 @@ fn walk(mut at: Walk, vocabulary: &Vocabulary) -> Result<Option<Vec<u8>>, String
         }
     }
     Ok(None)
+}
+
+/// Takes the first closer of `left` that fits here, if one does.
+fn close_once(at: &mut Walk, vocabulary: &Vocabulary, left: &mut Vec<&[u8]>) -> Result<bool, String> {
+    for index in 0..left.len() {
+        let Some(&closer) = left.get(index) else {
+            break;
+        };
+        let mut tried = at.copy();
+        let mut fits = true;
+        for &byte in closer {
+            fits = fits && tried.push(byte, vocabulary)?;
+        }
+        if fits {
+            *at = tried;
+            left.remove(index);
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn step(at: &mut Walk, vocabulary: &Vocabulary) -> Result<bool, String> {

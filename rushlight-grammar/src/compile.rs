@@ -13,7 +13,7 @@ use llguidance::{Logger, TokenParser};
 use toktrie::InferenceCapabilities;
 
 use crate::budget::DEFAULT_RESERVE;
-use crate::close;
+use crate::close::{self, Closers};
 use crate::error::{GrammarError, GrammarErrorKind, GrammarReport, Result};
 use crate::json_schema::SchemaOptions;
 use crate::limits::{CompileCancel, Limits};
@@ -216,6 +216,7 @@ fn build_guarded(
         limits: shared.limits.clone(),
         guards: lowered.guards,
         minimal: lowered.minimal,
+        closers: Closers::new(lowered.closers),
         reserve: OnceLock::new(),
         master: Mutex::new(parser),
         idle: Mutex::default(),
@@ -262,6 +263,7 @@ pub struct CompiledGrammar {
     limits: Limits,
     guards: Vec<Arc<dyn Guard>>,
     minimal: Option<String>,
+    closers: Closers,
     reserve: OnceLock<usize>,
     master: Mutex<TokenParser>,
     idle: Mutex<Vec<TokenParser>>,
@@ -301,7 +303,7 @@ impl CompiledGrammar {
             let parser = lock(&self.master).deep_clone();
             let guards = self.guards.iter().map(|g| g.begin()).collect();
             let found = llguidance::panic_utils::catch_unwind(AssertUnwindSafe(|| {
-                Ok(close::completion(&parser, guards, &[], &self.vocabulary))
+                Ok(close::completion(&parser, guards, &[], self))
             }));
             match found {
                 Ok(Ok(Some(text))) => close::token_count(&self.vocabulary, &text),
@@ -313,6 +315,10 @@ impl CompiledGrammar {
     /// Bytes that it holds, by estimate, without what its sequences add.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    pub(crate) fn closers(&self) -> &Closers {
+        &self.closers
     }
 
     pub(crate) fn memo(&self) -> &Memo {

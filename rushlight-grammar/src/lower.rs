@@ -14,6 +14,8 @@ pub struct Lowered {
     pub guards: Vec<Arc<dyn Guard>>,
     /// A short text that the grammar and the guards accept: the reserve that a token budget keeps back.
     pub minimal: Option<String>,
+    /// Texts that end free text, such as a tag's end: what the search for a way to the end tries where bytes lead nowhere.
+    pub closers: Vec<String>,
 }
 
 impl From<GrammarInit> for Lowered {
@@ -22,6 +24,7 @@ impl From<GrammarInit> for Lowered {
             grammar,
             guards: Vec::new(),
             minimal: None,
+            closers: Vec::new(),
         }
     }
 }

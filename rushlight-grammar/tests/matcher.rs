@@ -409,3 +409,36 @@ fn random_walks_end_valid() {
         assert!(!value["list"].as_array().unwrap().is_empty());
     }
 }
+
+#[test]
+fn free_text_is_closed_by_the_text_that_ends_it() {
+    let thought = GrammarSource::StructuralTag(serde_json::json!({"type": "structural_tag", "format": {
+        "type": "sequence", "elements": [
+            {"type": "tag", "begin": "<think>", "content": {"type": "any_text"}, "end": "</think>"},
+            {"type": "regex", "pattern": "yes|no"},
+        ],
+    }}));
+    let lines = GrammarSource::Ebnf("root ::= \"[\" [a-z ]* \"] end of list\"".into());
+    for (source, end) in [(thought, "</think>no"), (lines, "] end of list")] {
+        let compiler = compiler(toy_canonical());
+        let grammar = compiler.compile(&source, &CompileCancel::new()).unwrap();
+        let mut draws = Draws(5);
+        for budget in [30, 60] {
+            let mut m = grammar.matcher();
+            let mut mask = mask_of(&m);
+            m.budget(budget).unwrap();
+            while m.mask(&mut mask).unwrap() == MaskStatus::Constrained {
+                assert!(m.tokens().len() < budget, "{:?}", String::from_utf8_lossy(m.text()));
+                let allowed = set(&mask);
+                let token = allowed[draws.below(allowed.len())];
+                m.accept(token).unwrap();
+                if m.has_ended() {
+                    break;
+                }
+            }
+            let text = String::from_utf8_lossy(m.text()).into_owned();
+            let yes = end.replace("no", "yes");
+            assert!(text.ends_with(end) || text.ends_with(&yes), "{text:?}");
+        }
+    }
+}

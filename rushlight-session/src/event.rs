@@ -9,6 +9,10 @@ use rushlight_engine::{Reuse, StopReason, Timings, Usage};
 /// What a stream yields.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large one comes once a turn, and a box would be in every caller's way"
+)]
 pub enum Event {
     /// Prompt tokens were read.
     Prefill {

@@ -86,10 +86,7 @@ fn a_tensor_of_another_shape_is_named() {
         &[16, 32],
         &[0.0; 16 * 32],
     );
-    refused(
-        model.build(),
-        &["blk.0.attn_q.weight (layers.0.q.weight)"],
-    );
+    refused(model.build(), &["blk.0.attn_q.weight (layers.0.q.weight)"]);
 }
 
 #[test]

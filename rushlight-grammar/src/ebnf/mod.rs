@@ -45,8 +45,12 @@ pub fn lower(
     limits: &Limits,
 ) -> Result<Lowered, GrammarReport> {
     let mut target = Target::new(limits)?;
-    let first = build(text, vocabulary, limits, &mut target)?;
-    Ok(Lowered::from(target.finish(first)?))
+    let (parsed, root, facts) = analysed(text, limits)?;
+    let first = write::build(&parsed.rules, root, &facts, vocabulary, &mut target)?;
+    Ok(Lowered {
+        closers: parsed.texts(),
+        ..Lowered::from(target.finish(first)?)
+    })
 }
 
 /// What is worth saying about a grammar that compiles: rules never reached, ambiguous shapes.

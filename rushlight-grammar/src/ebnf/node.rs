@@ -70,6 +70,23 @@ pub(crate) struct Parsed {
     pub(crate) root: Option<usize>,
 }
 
+impl Parsed {
+    /// Every text that a rule spells out, in order.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        let mut texts = Vec::new();
+        let mut open: Vec<&Node> = self.rules.iter().rev().map(|rule| &rule.body).collect();
+        while let Some(node) = open.pop() {
+            match node {
+                Node::Text(text) => texts.push(text.clone()),
+                Node::Seq(parts) | Node::Alt(parts) => open.extend(parts.iter().rev()),
+                Node::Repeat(inner, _, _) => open.push(inner),
+                Node::Class(_) | Node::Rule(_) | Node::Token(_) => {}
+            }
+        }
+        texts
+    }
+}
+
 /// A repetition, folded where another directly inside says the same: `(a*)*` is `a*`.
 pub(super) fn repeat(node: Node, min: usize, max: Option<usize>) -> Node {
     match (&node, min, max) {

@@ -137,7 +137,9 @@ impl Numbers {
     pub(super) fn any(self) -> Rx {
         let exponent = match self.digits.exponent {
             0 => String::new(),
-            n => format!("(?:[eE][+-]?[0-9]{{1,{n}}})?"),
+            n @ 1..=2 => format!("(?:[eE][+-]?[0-9]{{1,{n}}})?"),
+            // Up to 10^199, so that no number passes what an f64 holds; a small one may round to 0.
+            n => format!("(?:[eE](?:-[0-9]{{1,{n}}}|\\+?(?:[0-9]{{1,2}}|[01][0-9]{{2}})))?"),
         };
         Rx::Plain(format!("-?{}{}{exponent}", self.natural(), self.fraction()))
     }

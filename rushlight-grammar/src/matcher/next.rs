@@ -180,7 +180,7 @@ impl Matcher {
         let guards: Vec<_> = self.guards.iter().map(|g| g.fork()).collect();
         let text = std::mem::take(&mut self.text);
         let way =
-            self.engine(|parser| close::completion(parser, guards, &text, grammar.vocabulary()));
+            self.engine(|parser| close::completion(parser, guards, &text, &grammar));
         self.text = text;
         let way = way?;
         if let (Some(budget), Some(way)) = (&mut self.budget, &way) {

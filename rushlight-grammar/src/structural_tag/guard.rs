@@ -39,6 +39,12 @@ impl Tags {
         self.tags.len() - 1
     }
 
+    /// Every text that ends a tag, in document order.
+    pub(super) fn ends(&self) -> Vec<String> {
+        let ends = self.tags.iter().flat_map(|tag| &tag.ends);
+        ends.map(|end| String::from_utf8_lossy(end).into_owned()).collect()
+    }
+
     pub(super) fn set_content(&mut self, tag: usize, content: Content) {
         if let Some(tag) = self.tags.get_mut(tag) {
             tag.content = content;

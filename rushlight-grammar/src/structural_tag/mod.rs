@@ -87,6 +87,7 @@ fn build(
         depth: 0,
     };
     let first = builder.format(&format.value, &place, &Around::start())?;
+    let closers = builder.tags.ends();
     let tags = Arc::new(builder.tags);
     let mut guards = builder.whole;
     if tags.has_guards() {
@@ -94,6 +95,7 @@ fn build(
     }
     Ok(Lowered {
         guards,
+        closers,
         ..Lowered::from(builder.target.finish(first)?)
     })
 }
