@@ -162,8 +162,14 @@ impl From<SessionError> for Failure {
             Fault::Bug => Exit::Bug,
         };
         let mut failure = Failure::new(exit, error.to_string()).because(&error);
-        let report = error.source().and_then(|source| source.downcast_ref::<GrammarReport>());
-        failure.problems = report.into_iter().flat_map(GrammarReport::problems).map(problem).collect();
+        let report = error
+            .source()
+            .and_then(|source| source.downcast_ref::<GrammarReport>());
+        failure.problems = report
+            .into_iter()
+            .flat_map(GrammarReport::problems)
+            .map(problem)
+            .collect();
         failure
     }
 }

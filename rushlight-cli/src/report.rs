@@ -84,7 +84,8 @@ pub(crate) fn summary(response: &Response, seed: Option<u64>) -> String {
         counted(usage.completion, "token"),
         rate(response.timings.decode_rate()),
         ending(&response.stop),
-        seed.map(|seed| format!(" · seed {seed}")).unwrap_or_default(),
+        seed.map(|seed| format!(" · seed {seed}"))
+            .unwrap_or_default(),
     )
 }
 

@@ -141,13 +141,18 @@ mod tests {
     fn each_spelling_is_its_source() {
         assert_eq!(
             guide(&["--schema", r#" {"type": "null"}"#]).grammar,
-            Some(GrammarSource::JsonSchema(serde_json::json!({"type": "null"})))
+            Some(GrammarSource::JsonSchema(
+                serde_json::json!({"type": "null"})
+            ))
         );
         assert_eq!(
             guide(&["--choice", "a", "--choice", "-b"]).grammar,
             Some(GrammarSource::Choice(vec!["a".into(), "-b".into()]))
         );
-        assert_eq!(guide(&["--json-object"]).grammar, Some(GrammarSource::JsonObject));
+        assert_eq!(
+            guide(&["--json-object"]).grammar,
+            Some(GrammarSource::JsonObject)
+        );
         assert_eq!(
             guide(&["--regex", "[ab]"]).grammar,
             Some(GrammarSource::Regex("[ab]".into()))
@@ -161,6 +166,10 @@ mod tests {
         let line = Line::try_parse_from(["x", "--sample-forced"]).unwrap();
         assert!(line.guide.read().is_err());
         let error = json("{\"a\": }").unwrap_err();
-        assert!(error.text().ends_with("line 1 column 7"), "{}", error.text());
+        assert!(
+            error.text().ends_with("line 1 column 7"),
+            "{}",
+            error.text()
+        );
     }
 }

@@ -203,7 +203,10 @@ mod tests {
         }
 
         fn rollback(&mut self, tokens: usize) -> Result<(), ConstraintError> {
-            self.at = self.at.checked_sub(tokens).ok_or_else(|| request("too many"))?;
+            self.at = self
+                .at
+                .checked_sub(tokens)
+                .ok_or_else(|| request("too many"))?;
             Ok(())
         }
 

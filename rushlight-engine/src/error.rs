@@ -56,7 +56,9 @@ pub enum ErrorKind {
     #[error("the prompt is empty; give at least one token")]
     EmptyPrompt,
     /// A token id is not in the vocabulary.
-    #[error("token {token} at position {position} of {what} is outside the vocabulary of {vocab} ids")]
+    #[error(
+        "token {token} at position {position} of {what} is outside the vocabulary of {vocab} ids"
+    )]
     TokenOutOfRange {
         /// Which tokens were given.
         what: &'static str,

@@ -388,7 +388,8 @@ impl Run {
             return Ok(());
         }
         if taken > self.held.len() || self.usage.completion - taken < self.pinned {
-            let reason = "the constraint undid tokens that it had said to be firm, or that were forced";
+            let reason =
+                "the constraint undid tokens that it had said to be firm, or that were forced";
             return Err(ConstraintError::new(Fault::Bug, reason).into());
         }
         self.held.truncate(self.held.len() - taken);

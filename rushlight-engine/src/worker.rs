@@ -40,7 +40,9 @@ impl<J: Send + 'static, D: Send + 'static> Worker<J, D> {
     /// Hands a job over, or gives it back where the thread is gone.
     pub(crate) fn start(&mut self, job: J) -> std::result::Result<(), Box<J>> {
         match &self.jobs {
-            Some(jobs) => jobs.send(job).map_err(|mpsc::SendError(job)| Box::new(job))?,
+            Some(jobs) => jobs
+                .send(job)
+                .map_err(|mpsc::SendError(job)| Box::new(job))?,
             None => return Err(Box::new(job)),
         }
         self.pending = true;

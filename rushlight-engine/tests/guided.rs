@@ -148,7 +148,10 @@ impl Constraint for Rules {
     fn budget(&mut self, tokens: usize) -> Result<(), ConstraintError> {
         self.budget = Some(tokens);
         if tokens < 2 {
-            return Err(ConstraintError::new(Fault::Request, "two tokens are needed"));
+            return Err(ConstraintError::new(
+                Fault::Request,
+                "two tokens are needed",
+            ));
         }
         Ok(())
     }
@@ -163,7 +166,13 @@ fn program() -> Arc<ScriptedProgram> {
     ScriptedProgram::new(VOCAB, 512, |history| {
         let best = history.iter().sum::<u32>() % 50;
         (0..VOCAB as u32)
-            .map(|id| if id == best { 10.0 } else { -(id as f32) / 64.0 })
+            .map(|id| {
+                if id == best {
+                    10.0
+                } else {
+                    -(id as f32) / 64.0
+                }
+            })
             .collect()
     })
 }
@@ -331,7 +340,12 @@ fn a_limit_within_the_text_is_an_error_after_its_steps() {
     let error = engine
         .generate(&mut sequence, &[1], under(rules(template), Some(1)))
         .unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::Constraint { fault: Fault::Request });
+    assert_eq!(
+        error.kind(),
+        &ErrorKind::Constraint {
+            fault: Fault::Request
+        }
+    );
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert_eq!(cause, "two tokens are needed");
     assert!(program.steps().is_empty());
@@ -370,7 +384,13 @@ fn going_back() -> Rules {
     Rules {
         refuse: |text, token| (token == 50 && text.get(1) == Some(&26)).then(|| text.len() - 1),
         // What comes after the first token is open until the end.
-        firm: |text| if text.len() == 6 { 6 } else { text.len().min(1) },
+        firm: |text| {
+            if text.len() == 6 {
+                6
+            } else {
+                text.len().min(1)
+            }
+        },
         ..rules(template)
     }
 }
@@ -540,7 +560,8 @@ fn an_answer_that_must_be_empty_has_no_step() {
     let program = program();
     let engine = engine(&program, EngineVariant::Sequential);
     let mut sequence = engine.sequence().unwrap();
-    let (steps, failed, outcome) = answer(&engine, &mut sequence, under(rules(|_| Next::End), None));
+    let (steps, failed, outcome) =
+        answer(&engine, &mut sequence, under(rules(|_| Next::End), None));
     assert!(steps.is_empty() && failed.is_none());
     assert_eq!(outcome.stop, StopReason::Grammar);
 }

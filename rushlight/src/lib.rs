@@ -98,17 +98,16 @@ pub use rushlight_text as text;
 
 pub use rushlight_session::{
     Availability, CancelToken, Capabilities, Completion, Entry, Event, Events, Executor, Fault,
-    Filters, GenerationOptions, GrammarSource, LanguageModel, LoadOptions, LocalModel, Models, Request, Response,
-    Reuse, SamplingMode, Segment, Session, SessionError, SessionErrorKind, StopReason, Summary,
-    Timings, Transcript, Usage,
+    Filters, GenerationOptions, GrammarSource, LanguageModel, LoadOptions, LocalModel, Models,
+    Request, Response, Reuse, SamplingMode, Segment, Session, SessionError, SessionErrorKind,
+    StopReason, Summary, Timings, Transcript, Usage,
 };
 
 /// What most programs need.
 pub mod prelude {
     pub use rushlight_session::{
         Event, GenerationOptions, GrammarSource, LanguageModel, LoadOptions, LocalModel, Response,
-        SamplingMode,
-        Session, SessionError, StopReason, Transcript,
+        SamplingMode, Session, SessionError, StopReason, Transcript,
     };
 }
 

@@ -243,7 +243,7 @@ mod tests {
     fn statistics_of_trials() {
         assert_eq!(mean(&[]), None);
         assert_eq!(mean(&[1.0, 2.0, 6.0]), Some(3.0));
-        assert_eq!(deviation(&[5.0]), Some(0.0));
+        assert_eq!(deviation(&[5.0]), None);
         // Squares 4 + 1 + 9 over 2.
         assert_eq!(deviation(&[1.0, 2.0, 6.0]), Some(7f64.sqrt()));
     }

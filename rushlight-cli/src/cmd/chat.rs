@@ -76,7 +76,10 @@ pub(crate) fn run(args: &ChatArgs, out: &Out) -> Result<(), Failure> {
     let session = match transcript {
         Some(transcript) => {
             let entries = transcript.entries().len();
-            note(format_args!("going on with a conversation of {}", counted(entries, "message")));
+            note(format_args!(
+                "going on with a conversation of {}",
+                counted(entries, "message")
+            ));
             Session::resume(model, transcript)?
         }
         None => Session::new(model, args.system.as_deref())?,
@@ -158,7 +161,10 @@ impl Chat<'_> {
                     return self.out.line(Value::Object(report::answer(&response)));
                 }
                 self.out.text("\n")?;
-                note(report::summary(&response, response.seed.filter(|_| self.draws)));
+                note(report::summary(
+                    &response,
+                    response.seed.filter(|_| self.draws),
+                ));
             }
             Err(error) if *error.kind() == SessionErrorKind::Cancelled => {
                 if !self.out.is_json() {

@@ -8,11 +8,11 @@ mod mask;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use rushlight::GrammarSource;
 use rushlight::grammar::json_schema::SchemaOptions;
 use rushlight::grammar::{CompileCancel, CompiledGrammar, Compiler, GrammarReport, Limits};
 use rushlight::session::{SessionError, vocabulary};
 use rushlight::text::Tokenizer;
-use rushlight::GrammarSource;
 use std::sync::Arc;
 
 use crate::failure::Failure;
@@ -51,7 +51,12 @@ pub(crate) fn run(args: &GrammarArgs, out: &Out) -> Result<(), Failure> {
 #[derive(Args, Debug)]
 struct TokenizerArgs {
     /// A .gguf file, a checkpoint directory, or the name of a model in the store
-    #[arg(long, short, value_name = "MODEL", required_unless_present = "tokenizer")]
+    #[arg(
+        long,
+        short,
+        value_name = "MODEL",
+        required_unless_present = "tokenizer"
+    )]
     model: Option<String>,
     /// A tokenizer.json, or the directory that holds it, instead of a model
     #[arg(long, value_name = "PATH", conflicts_with = "model")]

@@ -22,7 +22,13 @@ pub(crate) struct InspectArgs {
     #[arg(value_name = "MODEL", required_unless_present = "named")]
     model: Option<String>,
     /// The same, as the other subcommands take it
-    #[arg(long = "model", short = 'm', value_name = "MODEL", conflicts_with = "model", id = "named")]
+    #[arg(
+        long = "model",
+        short = 'm',
+        value_name = "MODEL",
+        conflicts_with = "model",
+        id = "named"
+    )]
     named: Option<String>,
     /// Positions to tell the memory for [default: the model's own context]
     #[arg(long, value_name = "N")]

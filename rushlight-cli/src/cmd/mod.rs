@@ -101,7 +101,11 @@ fn usage(error: &clap::Error) -> Result<(), Failure> {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             format!("a subcommand is missing\n\n{}", text.trim_end())
         }
-        _ => text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned(),
+        _ => text
+            .strip_prefix("error: ")
+            .unwrap_or(&text)
+            .trim_end()
+            .to_owned(),
     };
     Err(Failure::new(Exit::Usage, message))
 }

@@ -47,12 +47,15 @@ pub(crate) fn run(args: &TemplateArgs, out: &Out) -> Result<(), Failure> {
     request.variables = variables(&args.kwarg)?;
     request.template = args.name.as_deref();
     let template = model.template()?;
-    if tools.is_some() && !template.capabilities().tools {
-        return Err(Failure::request(
-            "the model's chat template has no place for tools, and would leave them out",
-        ));
-    }
     let rendered = template.render(&request)?;
+    if request.tools.take().is_some() {
+        let without = template.render(&request);
+        if without.is_ok_and(|without| without.text == rendered.text) {
+            return Err(Failure::request(
+                "the model's chat template has no place for tools, and leaves them out",
+            ));
+        }
+    }
     if out.is_json() {
         let tokens = model.tokenizer().encode_rendered(&rendered)?;
         return out.json(&json!({"text": rendered.text, "tokens": tokens}));

@@ -122,7 +122,9 @@ fn a_conversation_is_saved_and_goes_on() {
 fn what_goes_wrong_in_a_turn_does_not_end_the_conversation() {
     let tiny = Tiny::new();
     let long = "x".repeat(300);
-    let run = chat(&tiny, &["--json"], &format!("one\n{long}\n/frob\ntwo\n")).good();
+    let run = chat(&tiny, &["--json"], &format!("one\n{long}\n/frob\ntwo\n"));
+    // The conversation goes on; the exit code tells that not all of it went well.
+    assert_eq!(run.code, 1, "{run:?}");
     let turns = objects(&run);
     assert_eq!(turns.len(), 2);
     // The failed turn left nothing behind.
@@ -167,7 +169,8 @@ fn a_line_that_begins_with_a_space_is_a_prompt() {
 fn a_line_that_is_no_text_is_told_with_its_byte_and_the_talk_goes_on() {
     let tiny = Tiny::new();
     let arguments = [&["chat", "--json", "--model", tiny.model()], GREEDY].concat();
-    let run = run_with(&arguments, b"one\ntw\xff\n\"\"\"\nthr\xfe\n\"\"\"\ntwo\n").good();
+    let run = run_with(&arguments, b"one\ntw\xff\n\"\"\"\nthr\xfe\n\"\"\"\ntwo\n");
+    assert_eq!(run.code, 1, "{run:?}");
     let errors: Vec<&str> = run.stderr.lines().collect();
     assert_eq!(errors.len(), 2, "{run:?}");
     assert!(errors[0].contains("byte 6 (0xff)"), "{run:?}");

@@ -159,7 +159,11 @@ impl Sampler {
         }
         self.row.load(logits, self.legal.words(), mask)?;
         let shown = mask.is_some() && self.options.logprobs.is_some();
-        let masked = if shown { Some(logprob::log_sum_exp(self.row.logits())?) } else { None };
+        let masked = if shown {
+            Some(logprob::log_sum_exp(self.row.logits())?)
+        } else {
+            None
+        };
         self.penalise();
         for &(id, bias) in &self.options.logit_bias {
             self.row.change(id, |logit| logit + f64::from(bias));
@@ -174,7 +178,9 @@ impl Sampler {
         let token = token.ok_or(ErrorKind::NoLegalToken)?;
         let (logprob, top) = self.logprobs(logits, token)?;
         let logit = logits.get(token as usize);
-        let masked_logprob = masked.zip(logit).map(|(norm, &logit)| logprob::logprob_of(logit, norm));
+        let masked_logprob = masked
+            .zip(logit)
+            .map(|(norm, &logit)| logprob::logprob_of(logit, norm));
         Ok(Sampled {
             token,
             logprob,

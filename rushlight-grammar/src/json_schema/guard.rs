@@ -323,6 +323,8 @@ struct Open {
     value_spot: Option<usize>,
     names: Names,
     index: usize,
+    /// Where its last value ended, or just behind its bracket.
+    done: usize,
     items: Items,
 }
 
@@ -376,8 +378,11 @@ impl Run {
         } else {
             None
         };
-        if let (Some(open), Some(value)) = (self.at.open.last_mut(), value) {
-            Arc::make_mut(&mut open.items).push(value);
+        if let Some(open) = self.at.open.last_mut() {
+            open.done = end;
+            if let Some(value) = value {
+                Arc::make_mut(&mut open.items).push(value);
+            }
         }
     }
 
@@ -414,6 +419,7 @@ impl Run {
                     value_spot: None,
                     names: Arc::default(),
                     index: 0,
+                    done: here + 1,
                     items: Arc::default(),
                 });
             }
@@ -514,6 +520,19 @@ impl GuardRun for Run {
             }
             _ => GuardStep::Accept,
         }
+    }
+
+    fn open_from(&self) -> Option<usize> {
+        let Some(innermost) = self.at.open.last() else {
+            return self.at.string.map(|(start, _)| start).or(self.at.scalar);
+        };
+        // A container that is judged as a whole may be undone as a whole; one whose values are compared, from the last of them
+        // on; and a member's name may be a second one of its kind.
+        let judged = |open: &&Open| self.spot(open.spot).is_some_and(|spot| spot.judge.is_some() || !spot.required.is_empty());
+        let compared = |open: &&Open| self.spot(open.spot).is_some_and(|spot| spot.unique);
+        let whole = self.at.open.iter().find(judged).map(|open| open.start);
+        let apart = self.at.open.iter().find(compared).map(|open| open.done);
+        [whole, apart].into_iter().flatten().min().or(Some(innermost.done))
     }
 
     fn truncate(&mut self, len: usize) {

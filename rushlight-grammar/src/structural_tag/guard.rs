@@ -285,6 +285,15 @@ impl GuardRun for Run {
         GuardStep::Accept
     }
 
+    fn open_from(&self) -> Option<usize> {
+        let State::Json { start, runs, .. } = &self.state else {
+            return None;
+        };
+        let open = runs.iter().filter_map(|run| run.open_from()).min();
+        // Before its first byte a value is open from where it will start.
+        open.or((self.text.len() == *start).then_some(0)).map(|from| start + from)
+    }
+
     fn truncate(&mut self, len: usize) {
         while let Some((at, _)) = self.past.last() {
             if *at < len {

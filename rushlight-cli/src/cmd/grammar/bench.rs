@@ -44,7 +44,10 @@ struct Times {
 pub(crate) fn run(args: &BenchArgs, out: &Out) -> Result<(), Failure> {
     let cases = read(&args.path)?;
     if cases.is_empty() {
-        return Err(Failure::request(format!("{}: no schema is there", args.path.display())));
+        return Err(Failure::request(format!(
+            "{}: no schema is there",
+            args.path.display()
+        )));
     }
     let (tokenizer, compiler) = args.tokenizer.open()?;
     let bar = Bar::count("schemas");
@@ -73,7 +76,11 @@ pub(crate) fn run(args: &BenchArgs, out: &Out) -> Result<(), Failure> {
             "times": rows.collect::<Vec<_>>(),
         }));
     }
-    out.line(format_args!("{} schemas, {} refused", cases.len(), times.refused))?;
+    out.line(format_args!(
+        "{} schemas, {} refused",
+        cases.len(),
+        times.refused
+    ))?;
     out.line("µs               count       mean        p50        p90        p99")?;
     for (name, count, [mean, p50, p90, p99]) in rows {
         out.line(format_args!(
@@ -85,10 +92,12 @@ pub(crate) fn run(args: &BenchArgs, out: &Out) -> Result<(), Failure> {
 
 fn read(path: &Path) -> Result<Vec<Case>, Failure> {
     let parse = |name: String, text: &str| -> Result<Case, Failure> {
-        let value: Value =
-            serde_json::from_str(text).map_err(|error| Failure::request(format!("{name}: {error}")))?;
-        let (Some(schema), Some(tests)) = (value.get("schema"), value.get("tests").and_then(Value::as_array))
-        else {
+        let value: Value = serde_json::from_str(text)
+            .map_err(|error| Failure::request(format!("{name}: {error}")))?;
+        let (Some(schema), Some(tests)) = (
+            value.get("schema"),
+            value.get("tests").and_then(Value::as_array),
+        ) else {
             return Ok(Case {
                 schema: value,
                 instances: Vec::new(),
@@ -102,7 +111,9 @@ fn read(path: &Path) -> Result<Vec<Case>, Failure> {
     };
     if !path.is_dir() {
         let text = input::file(path)?;
-        let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
+        let lines = (1..)
+            .zip(text.lines())
+            .filter(|(_, line)| !line.trim().is_empty());
         return lines
             .map(|(number, line)| parse(format!("{}, line {number}", path.display()), line))
             .collect();
@@ -110,8 +121,13 @@ fn read(path: &Path) -> Result<Vec<Case>, Failure> {
     let entries = fs::read_dir(path).map_err(|error| Failure::file(path, "read", &error))?;
     let mut files = Vec::new();
     for entry in entries {
-        let file = entry.map_err(|error| Failure::file(path, "read", &error))?.path();
-        if file.extension().is_some_and(|extension| extension == "json") {
+        let file = entry
+            .map_err(|error| Failure::file(path, "read", &error))?
+            .path();
+        if file
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
             files.push(file);
         }
     }
@@ -122,7 +138,12 @@ fn read(path: &Path) -> Result<Vec<Case>, Failure> {
         .collect()
 }
 
-fn walk(case: &Case, compiler: &Compiler, tokenizer: &Tokenizer, times: &mut Times) -> Result<(), Failure> {
+fn walk(
+    case: &Case,
+    compiler: &Compiler,
+    tokenizer: &Tokenizer,
+    times: &mut Times,
+) -> Result<(), Failure> {
     let source = GrammarSource::JsonSchema(case.schema.clone());
     let start = Instant::now();
     let Ok(grammar) = compiler.compile(&source, &CompileCancel::new()) else {
@@ -162,7 +183,12 @@ fn follow(mut matcher: Matcher, ids: &[u32], mask: &mut [u32], times: &mut Times
 fn spread(times: &mut [Duration]) -> [f64; 4] {
     times.sort_unstable();
     let micros = |time: Duration| time.as_secs_f64() * 1e6;
-    let at = |share: usize| times.get(times.len() * share / 100).copied().map_or(0.0, micros);
+    let at = |share: usize| {
+        times
+            .get(times.len() * share / 100)
+            .copied()
+            .map_or(0.0, micros)
+    };
     let sum: Duration = times.iter().sum();
     let mean = micros(sum) / times.len().max(1) as f64;
     [mean, at(50), at(90), at(99)]

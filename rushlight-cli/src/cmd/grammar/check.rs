@@ -52,7 +52,11 @@ pub(crate) fn run(args: &CheckArgs, out: &Out) -> Result<(), Failure> {
                 "stdin, line {number}: each line must be a text as a JSON string: {error}"
             ))
         })?;
-        show(&walk(grammar.matcher(), &tokenizer, &text)?, &tokenizer, out)?;
+        show(
+            &walk(grammar.matcher(), &tokenizer, &text)?,
+            &tokenizer,
+            out,
+        )?;
     }
     Ok(())
 }
@@ -66,7 +70,9 @@ fn show(verdict: &Verdict, tokenizer: &Tokenizer, out: &Out) -> Result<(), Failu
     }
     match (verdict.accepted, token) {
         (true, _) => out.line(name),
-        (false, Some(token)) => out.line(format_args!("{name} at byte {}: \"{token}\"", verdict.at)),
+        (false, Some(token)) => {
+            out.line(format_args!("{name} at byte {}: \"{token}\"", verdict.at))
+        }
         (false, None) => out.line(format_args!("{name} at byte {}: the end", verdict.at)),
     }
 }
@@ -90,7 +96,10 @@ fn walk(mut matcher: Matcher, tokenizer: &Tokenizer, text: &str) -> Result<Verdi
         }
         at += tokenizer.token_bytes(id).map_or(0, <[u8]>::len);
     }
-    let accepted = matcher.may_end().map_err(GrammarReport::from).map_err(refused)?;
+    let accepted = matcher
+        .may_end()
+        .map_err(GrammarReport::from)
+        .map_err(refused)?;
     Ok(Verdict {
         accepted,
         at,

@@ -58,12 +58,20 @@ pub(crate) fn run(args: &ExplainArgs, out: &Out) -> Result<(), Failure> {
 
 /// Of other sources: the grammar enforces all, but what guards do.
 fn parts(source: &GrammarSource, args: &ExplainArgs, out: &Out) -> Result<(), Failure> {
-    let lowered = lower(source, None, &Limits::default(), &options(args.no_guards)).map_err(refused)?;
-    let guards: Vec<String> = lowered.guards.iter().map(|guard| guard.describe()).collect();
+    let lowered =
+        lower(source, None, &Limits::default(), &options(args.no_guards)).map_err(refused)?;
+    let guards: Vec<String> = lowered
+        .guards
+        .iter()
+        .map(|guard| guard.describe())
+        .collect();
     if out.is_json() {
         return out.json(&json!({"source": source.name(), "guards": guards}));
     }
-    out.line(format_args!("{}: the grammar enforces it in every mask", source.name()))?;
+    out.line(format_args!(
+        "{}: the grammar enforces it in every mask",
+        source.name()
+    ))?;
     for guard in guards {
         out.line(format_args!("guard: {guard}"))?;
     }

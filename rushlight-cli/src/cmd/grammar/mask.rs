@@ -2,7 +2,7 @@
 
 use clap::Args;
 use rushlight::engine::constrain::{Accepted, MaskStatus};
-use rushlight::grammar::{GrammarError, GrammarReport};
+use rushlight::grammar::{GrammarError, GrammarErrorKind, GrammarReport};
 use rushlight::text::{Specials, Tokenizer};
 use serde_json::{Value, json};
 
@@ -19,7 +19,12 @@ pub(crate) struct MaskArgs {
     #[command(flatten)]
     source: SourceArgs,
     /// The text so far
-    #[arg(long, value_name = "TEXT", default_value = "", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        allow_hyphen_values = true
+    )]
     prefix: String,
     /// Tokens to show at most
     #[arg(long, value_name = "N", default_value_t = 40)]
@@ -34,11 +39,12 @@ pub(crate) fn run(args: &MaskArgs, out: &Out) -> Result<(), Failure> {
     let mut matcher = grammar.matcher();
     let mut at = 0;
     for id in tokenizer.encode(&args.prefix, Specials::AsText)? {
-        match matcher.accept(id).map_err(failed)? {
-            Accepted::Taken => at += tokenizer.token_bytes(id).map_or(0, <[u8]>::len),
-            Accepted::Rewound { .. } => {
+        match matcher.accept(id) {
+            Ok(Accepted::Taken) => at += tokenizer.token_bytes(id).map_or(0, <[u8]>::len),
+            Err(error) if error.kind() != GrammarErrorKind::IllegalToken => return Err(failed(error)),
+            Ok(Accepted::Rewound { .. }) | Err(_) => {
                 return Err(Failure::request(format!(
-                    "the prefix is refused at byte {at}: \"{}\" closes a value wrongly",
+                    "the prefix leaves the grammar at byte {at}: \"{}\"",
                     piece(&tokenizer, id)
                 )));
             }
@@ -49,7 +55,9 @@ pub(crate) fn run(args: &MaskArgs, out: &Out) -> Result<(), Failure> {
     let may_end = matcher.may_end().map_err(failed)?;
     let stop_ids = grammar.vocabulary().stop_ids();
     let allowed: Vec<u32> = (0..grammar.vocabulary().len() as u32)
-        .filter(|id| status == MaskStatus::Constrained && mask[*id as usize / 32] >> (id % 32) & 1 == 1)
+        .filter(|id| {
+            status == MaskStatus::Constrained && mask[*id as usize / 32] >> (id % 32) & 1 == 1
+        })
         .filter(|id| !stop_ids.contains(id))
         .collect();
     let forced = match status {
@@ -75,12 +83,18 @@ pub(crate) fn run(args: &MaskArgs, out: &Out) -> Result<(), Failure> {
     if !forced.is_empty() {
         out.line(format_args!("forced: \"{forced}\""))?;
     }
-    out.line(format_args!("{} tokens may follow", thousands(allowed.len() as u64)))?;
+    out.line(format_args!(
+        "{} tokens may follow",
+        thousands(allowed.len() as u64)
+    ))?;
     for id in allowed.iter().take(args.show) {
         out.line(format_args!("{id:>8}  \"{}\"", piece(&tokenizer, *id)))?;
     }
     if allowed.len() > args.show {
-        out.line(format_args!("          … (--show {} tells all)", allowed.len()))?;
+        out.line(format_args!(
+            "          … (--show {} tells all)",
+            allowed.len()
+        ))?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! trials real MODEL CASES.jsonl.gz [--schemas 50] [--each 20] [--max-tokens 256] [--out FILE]
-//! trials random CHECKPOINT [--generations 20000] [--out FILE]
+//! trials random CHECKPOINT [--from 0] [--generations 20000] [--out FILE]
 //! ```
 //! `real` answers with a model at temperature 1 over schemas of a collection; `random` with a checkpoint of random weights (and a
 //! vocabulary of bytes and a few words) at temperature 1.5 over every kind of source. An answer is valid, or its error is typed;
@@ -14,6 +14,7 @@ mod sources;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -65,7 +66,10 @@ fn run(arguments: &[String]) -> Result<bool, Failure> {
             let schemas = schemas(Path::new(cases), number("--schemas", 50)?)?;
             real(model, &schemas, (each, max), out)
         }
-        [mode, checkpoint, ..] if mode == "random" => random(checkpoint, number("--generations", 20_000)?, out),
+        [mode, checkpoint, ..] if mode == "random" => {
+            let from = number("--from", 0)?;
+            random(checkpoint, from..from + number("--generations", 20_000)?, out)
+        }
         _ => Err("usage: trials real MODEL CASES.jsonl.gz | trials random CHECKPOINT".into()),
     }
 }
@@ -255,7 +259,7 @@ fn real(
     Ok(tally.invalid == 0 && bugs == 0)
 }
 
-fn random(checkpoint: &str, generations: usize, mut out: Option<File>) -> Result<bool, Failure> {
+fn random(checkpoint: &str, seeds: Range<usize>, mut out: Option<File>) -> Result<bool, Failure> {
     let model = rushlight::load_with(checkpoint, &LoadOptions::default(), None)?;
     let vocabulary = bytes_and_words(model.engine().vocab().width())?;
     let compiler = Compiler::new(vocabulary.clone(), Limits::default(), SchemaOptions::default());
@@ -268,7 +272,7 @@ fn random(checkpoint: &str, generations: usize, mut out: Option<File>) -> Result
     }
     let mut tally = Tally::default();
     let mut bugs = 0;
-    for seed in 0..generations {
+    for seed in seeds.clone() {
         let (name, grammar, judge) = &compiled[seed % compiled.len()];
         let round = seed / compiled.len();
         // A start of its own for each, and every option in turn.
@@ -293,7 +297,7 @@ fn random(checkpoint: &str, generations: usize, mut out: Option<File>) -> Result
         let answer = answer(trial, &mut tally);
         count(answer, judge, (name, seed), &mut tally, &mut bugs, &mut out)?;
     }
-    println!("{generations} generations over {} sources", compiled.len());
+    println!("{} generations over {} sources", seeds.len(), compiled.len());
     tally.tell(bugs);
     Ok(tally.invalid == 0 && bugs == 0)
 }
