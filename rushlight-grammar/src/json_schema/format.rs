@@ -3,8 +3,60 @@
 //! A format that is not in the table is an annotation, as the specification says. Where a rule is not regular, or only
 //! at a size out of proportion, the language here is a subset: no text that breaks the rule is ever produced.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use jsonschema::ValidationOptions;
+use llguidance::derivre::{Regex, RegexBuilder};
+
 use super::pattern::whole;
 use super::rx::Rx;
+
+/// The formats of the table.
+const NAMES: [&str; 22] = [
+    "date",
+    "time",
+    "date-time",
+    "duration",
+    "email",
+    "idn-email",
+    "hostname",
+    "host-name",
+    "idn-hostname",
+    "ipv4",
+    "ip-address",
+    "ipv6",
+    "uri",
+    "url",
+    "uri-reference",
+    "iri",
+    "iri-reference",
+    "uri-template",
+    "uuid",
+    "json-pointer",
+    "relative-json-pointer",
+    "byte",
+];
+
+/// Makes `options` check every format of the table as the grammar does, whatever the draft.
+pub(super) fn register<'a>(mut options: ValidationOptions<'a>) -> ValidationOptions<'a> {
+    for name in NAMES.into_iter().chain(["semver"]) {
+        options = options.with_format(name, move |text: &str| matches(name, text));
+    }
+    options
+}
+
+/// Whether `text` is in the language of `format`, whose automaton is made once.
+fn matches(format: &'static str, text: &str) -> bool {
+    static MADE: OnceLock<Mutex<HashMap<&'static str, Option<Regex>>>> = OnceLock::new();
+    let mut made = MADE.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+    let regex = made.entry(format).or_insert_with(|| {
+        let mut builder = RegexBuilder::new();
+        let expr = builder.mk(&language(format)?.to_ast()).ok()?;
+        Some(builder.into_regex(expr))
+    });
+    regex.as_mut().is_some_and(|regex| regex.is_match(text))
+}
 
 /// The language of `format`, or `None` where it asserts nothing.
 pub(super) fn language(format: &str) -> Option<Rx> {
@@ -228,6 +280,7 @@ mod tests {
         check("uri-template", &["http://a/{b}/{c,d*}", "x"], &["{", "a}", "{a"]);
         check("semver", &["1.0.0", "1.0.0-rc.1+b"], &["1.0", "01.0.0"]);
         check("byte", &["", "aGk=", "aGVsbG8h"], &["a", "aGk"]);
+        assert!(NAMES.iter().all(|name| language(name).is_some()));
         assert!(language("int32").is_none());
     }
 }

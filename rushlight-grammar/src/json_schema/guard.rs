@@ -165,7 +165,9 @@ impl<'a> Compiler<'a> {
                     if *positive { schema } else { json!({"not": schema}) }
                 })
                 .collect();
-            let built = jsonschema::options()
+            // The way to a dynamic reference starts at the document.
+            let parts = if self.dynamic_scope { vec![json!({"$ref": DOCUMENT})] } else { parts };
+            let built = super::format::register(jsonschema::options())
                 .with_draft(draft)
                 .should_validate_formats(true)
                 .with_registry(&registry)

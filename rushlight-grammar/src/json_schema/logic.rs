@@ -15,6 +15,10 @@ use super::rx::Rx;
 use super::schema::{NodeId, Rule, Test, types};
 use crate::GrammarErrorKind;
 
+/// Overlapping pairs of string alternatives up to which `oneOf` is written out: each pair multiplies the states of two
+/// patterns.
+const EXCLUSIVE_PAIRS: usize = 3;
+
 /// The kinds of value that are expanded apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
@@ -275,8 +279,12 @@ impl<'a> Compiler<'a> {
                 Value::Null | Value::Bool(_) => return truth(positive),
                 Value::String(text) => texts.push(Rx::Lit(text.clone())),
                 Value::Number(number) => match Decimal::parse(&number.to_string()) {
-                    // Written as the schema's author would: whole numbers without a point.
-                    Some(d) if positive && d.is_integer() => texts.push(Rx::Lit(d.text())),
+                    // Written as the schema's author did, or as an integer.
+                    Some(d) if positive && d.is_integer() => {
+                        let written = number.to_string();
+                        let point = written.ends_with(".0").then_some(written);
+                        texts.extend(point.into_iter().chain([d.text()]).map(Rx::Lit));
+                    }
                     Some(d) => texts.push(self.numbers.equal(&d)),
                     None => return Formula::Guarded(source, "a number of more than 400 digits".into()),
                 },
@@ -313,6 +321,10 @@ impl<'a> Compiler<'a> {
             return any(source, options);
         }
         let here: Vec<Formula> = nodes.iter().map(|n| self.formula(*n, true, kind)).collect();
+        if kind == Kind::String && self.overlapping(nodes, &here, kind) > EXCLUSIVE_PAIRS {
+            let guarded = Formula::Guarded(source, "too many overlapping patterns".into());
+            return all(vec![any(source, here), guarded]);
+        }
         let possible: Vec<bool> = here.iter().map(|f| !matches!(f, Formula::False)).collect();
         let mut options = Vec::new();
         for (i, (node, formula)) in nodes.iter().zip(here).enumerate() {
@@ -329,6 +341,19 @@ impl<'a> Compiler<'a> {
             options.push(all(parts));
         }
         any(source, options)
+    }
+
+    /// How many pairs of possible alternatives are not proven disjoint.
+    fn overlapping(&mut self, nodes: &[NodeId], here: &[Formula], kind: Kind) -> usize {
+        let possible: Vec<NodeId> =
+            nodes.iter().zip(here).filter(|(_, f)| !matches!(f, Formula::False)).map(|(n, _)| *n).collect();
+        let mut pairs = 0;
+        for (i, a) in possible.iter().enumerate() {
+            for b in possible.iter().skip(i + 1) {
+                pairs += usize::from(!self.disjoint(*a, *b, kind));
+            }
+        }
+        pairs
     }
 
     /// Whether no value of `kind` satisfies both; a proof, never a guess.

@@ -185,6 +185,9 @@ impl Numbers {
                 Rx::Plain(r"-0(?:\.0+)?".to_owned()).complement(),
             ])
         };
+        if bound.text() == "0" && matches!(compare, Compare::AtLeast | Compare::More) {
+            return self.signless(compare == Compare::More);
+        }
         match (compare, bound.negative) {
             (Compare::AtLeast, false) => self.above(bound, true),
             (Compare::More, false) => self.above(bound, false),
@@ -195,6 +198,18 @@ impl Numbers {
             (Compare::AtMost, true) => minus(self.above(bound, true)),
             (Compare::Less, true) => minus(self.above(bound, false)),
         }
+    }
+
+    /// Numbers of at least 0, or above it. The sign alone decides, so an exponent does no harm; two digits of it keep every
+    /// value above 0 from becoming 0 in an `f64`.
+    fn signless(self, above: bool) -> Rx {
+        let exponent = match self.digits.exponent.min(2) {
+            0 => String::new(),
+            n => format!("(?:[eE][+-]?[0-9]{{1,{n}}})?"),
+        };
+        let (natural, fraction) = (self.natural(), self.fraction());
+        let all = Rx::Plain(format!("{natural}{fraction}{exponent}"));
+        if above { Rx::and([all, Rx::Plain("[0.]*[1-9][0-9.]*(?:[eE].*)?".to_owned())]) } else { all }
     }
 
     /// Texts whose value is exactly `value`.
