@@ -242,7 +242,8 @@ fn verdicts_say_where_a_text_leaves_the_grammar() {
         "a+\n",
     ];
     assert!(run_with(&whole, "aaa\n").good().stdout.contains("accept"));
-    run_with(&arguments, "not a string\n").refused(1, &["stdin, line 1"]);
+    let plain = ["grammar", "check", "--lines", "--model", tiny.model(), "--json-object"];
+    run_with(&plain, "not a string\n").refused(1, &["stdin, line 1"]);
 }
 
 #[test]
