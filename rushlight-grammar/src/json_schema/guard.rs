@@ -360,7 +360,8 @@ impl Run {
             return true;
         }
         let Some(value) = self.text.get(start..end).and_then(|t| serde_json::from_slice::<Value>(t).ok()) else {
-            return true;
+            // Nested deeper than can be judged.
+            return false;
         };
         if judge.is_some_and(|judge| !judge.is_valid(&value)) {
             return false;

@@ -20,6 +20,10 @@ impl Matcher {
         if self.excluded.contains(&(position, token)) {
             return Ok(false);
         }
+        let grammar = self.grammar.clone();
+        if self.is_doomed(grammar.vocabulary().token_bytes(token)) {
+            return Ok(false);
+        }
         let token = self.vocabulary().in_trie(token);
         if self.vocabulary().trie().token(token).is_empty() {
             return Ok(false);
@@ -97,87 +101,145 @@ impl Matcher {
         }
     }
 
-    /// Shows the token's bytes to the guards. On a refusal they are as before, and the answer is where the value starts.
-    pub(super) fn push_guards(&mut self, token: u32) -> Option<usize> {
+    /// Shows the token's bytes to the guards. On a refusal they are as before, and the answer is the text that no answer begins
+    /// with: what was said, and the token's bytes up to the one that was refused.
+    pub(super) fn push_guards(&mut self, token: u32) -> Option<Vec<u8>> {
         if self.guards.is_empty() {
             return None;
         }
         let grammar = self.grammar.clone();
         let bytes = grammar.vocabulary().token_bytes(token);
         let before = self.text.len();
-        let refused = push_all(&mut self.guards, bytes);
-        if refused.is_some() {
-            for guard in &mut self.guards {
-                guard.truncate(before);
-            }
+        let refused = push_all(&mut self.guards, bytes)?;
+        for guard in &mut self.guards {
+            guard.truncate(before);
         }
-        refused
+        let mut text = self.text.clone();
+        text.extend_from_slice(bytes.get(..=refused).unwrap_or(bytes));
+        Some(text)
     }
 
     pub(super) fn guards_finish(&self) -> bool {
         self.guards.iter().all(|g| g.finish() == GuardStep::Accept)
     }
 
-    /// Excludes `token` here and goes back as far as needed for something else to be legal, first of all to `value_start`.
-    pub(super) fn refuse(&mut self, token: u32, value_start: usize) -> Result<Accepted> {
-        self.counts.excluded += 1;
-        self.refusals += 1;
-        let start = self.tokens.len();
-        let firm = self.firm();
+    /// Excludes `token` here, for want of room behind it, and goes back as far as needed for something else to be legal.
+    pub(super) fn refuse_token(&mut self, token: u32) -> Result<Accepted> {
+        let start = self.begin_refusal()?;
         self.excluded.push((start, token));
         self.forget_next();
+        let next = self.next()?;
+        if next.has_token || next.may_end {
+            return Ok(Accepted::Rewound { tokens: 0 });
+        }
+        let text = self.text.clone();
+        self.go_back(start, text)
+    }
+
+    /// Excludes every answer that begins with `text`, however it is spelled, and goes back as far as needed for something else to
+    /// be legal.
+    pub(super) fn refuse_text(&mut self, text: Vec<u8>) -> Result<Accepted> {
+        let start = self.begin_refusal()?;
+        self.go_back(start, text)
+    }
+
+    /// Counts a refusal; the answer is where the sequence stands.
+    fn begin_refusal(&mut self) -> Result<usize> {
+        self.check_alive()?;
+        self.counts.excluded += 1;
+        Ok(self.tokens.len())
+    }
+
+    fn go_back(&mut self, start: usize, mut text: Vec<u8>) -> Result<Accepted> {
+        let firm = self.firm();
         loop {
+            self.refusals += 1;
             if self.refusals > self.grammar.limits().rewinds {
-                let error = GrammarError::new(
-                    GrammarErrorKind::GuardExhausted,
-                    format!(
-                        "every continuation tried was refused; {} refusals are allowed",
-                        self.grammar.limits().rewinds
-                    ),
-                )
-                .with_place(Place::Token { position: start });
-                self.failure = Some(error.clone());
-                return Err(error);
+                return Err(self.exhausted(start, "every continuation tried was refused"));
             }
+            // The bytes behind the last choice follow from it, so what is wrong with them is wrong with that choice.
+            let Some(choice) = self.last_choice(firm, &text)? else {
+                // What is firm may have been shown to someone already.
+                return Err(self.exhausted(start, "nothing else is left to say"));
+            };
+            text.truncate(choice + 1);
+            let keep = self.ends.partition_point(|&end| end <= choice);
+            self.doomed.push(text);
+            self.undo(self.tokens.len().saturating_sub(keep))?;
+            self.forget_next();
             let next = self.next()?;
             if next.has_token || next.may_end {
-                let undone = start - self.tokens.len();
+                let undone = start.saturating_sub(self.tokens.len());
                 self.counts.rewound += u64::try_from(undone).unwrap_or(u64::MAX);
                 return Ok(Accepted::Rewound { tokens: undone });
             }
-            let here = self.tokens.len();
-            // What is firm may have been shown to someone already.
-            if here <= firm {
-                let error = self.dead_end();
-                self.failure = Some(error.clone());
-                return Err(error);
-            }
-            // The token in which the value starts, or just the one before where that is not further back.
-            let to = self
-                .ends
-                .iter()
-                .position(|&end| end > value_start)
-                .unwrap_or(here)
-                .min(here - 1)
-                .max(firm);
-            let choice = self.tokens.get(to).copied();
-            self.undo(here - to)?;
-            if let Some(choice) = choice {
-                self.excluded.push((to, choice));
-            }
-            self.refusals += 1;
-            self.forget_next();
+            text = self.text.clone();
         }
+    }
+
+    /// The last byte of `text` at which the grammar leaves a choice, at or behind the firm tokens.
+    fn last_choice(&mut self, firm: usize, text: &[u8]) -> Result<Option<usize>> {
+        let grammar = self.grammar.clone();
+        let vocabulary = grammar.vocabulary();
+        let back = self.tokens.len().saturating_sub(firm);
+        let mut at = match firm.checked_sub(1) {
+            None => 0,
+            Some(last) => self.ends.get(last).copied().unwrap_or(0),
+        };
+        self.engine(|parser| {
+            let mut walk = parser.deep_clone();
+            walk.rollback(back).map_err(|e| e.to_string())?;
+            walk.invalidate_bias_cache();
+            let mut choice = None;
+            while at < text.len() {
+                let forced = walk.force_bytes().len();
+                if forced == 0 {
+                    choice = Some(at);
+                }
+                for &byte in text.iter().skip(at).take(forced.max(1)) {
+                    let Some(token) = vocabulary.byte_token(byte) else {
+                        return Ok(choice);
+                    };
+                    if !walk.validate_token(token).map_err(|e| e.to_string())? {
+                        return Ok(choice);
+                    }
+                    walk.consume_token(token).map_err(|e| e.to_string())?;
+                    at += 1;
+                }
+            }
+            Ok::<_, String>(choice)
+        })
+    }
+
+    /// Whether an answer may go on with `bytes` here, for all that is known to be refused.
+    pub(super) fn is_doomed(&self, bytes: &[u8]) -> bool {
+        self.doomed.iter().any(|doomed| {
+            doomed.strip_prefix(self.text.as_slice()).is_some_and(|rest| bytes.starts_with(rest))
+        })
+    }
+
+    fn exhausted(&mut self, position: usize, reason: &str) -> GrammarError {
+        let error = GrammarError::new(
+            GrammarErrorKind::GuardExhausted,
+            format!(
+                "{reason}; {} of {} refusals were needed",
+                self.refusals,
+                self.grammar.limits().rewinds
+            ),
+        )
+        .with_place(Place::Token { position });
+        self.failure = Some(error.clone());
+        error
     }
 }
 
-/// Shows `bytes` to every guard; the start of the value that one refuses, or `None`. A refusal leaves the guards anywhere.
+/// Shows `bytes` to every guard; the index of the first byte that one refuses, or `None`. A refusal leaves the guards anywhere.
 pub(crate) fn push_all(guards: &mut [Box<dyn GuardRun>], bytes: &[u8]) -> Option<usize> {
     let mut refused: Option<usize> = None;
     for guard in guards {
-        for &byte in bytes {
-            if let GuardStep::Reject { value_start } = guard.push(byte) {
-                refused = Some(refused.map_or(value_start, |other| other.min(value_start)));
+        for (at, &byte) in bytes.iter().enumerate() {
+            if let GuardStep::Reject { .. } = guard.push(byte) {
+                refused = Some(refused.map_or(at, |other| other.min(at)));
                 break;
             }
         }

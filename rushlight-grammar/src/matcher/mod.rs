@@ -40,6 +40,8 @@ pub struct Matcher {
     ended: bool,
     // Tokens that may not stand at a position, given the tokens before it.
     excluded: Vec<(usize, u32)>,
+    // Texts that no answer begins with: what the guards refuse in the end comes of each of them.
+    doomed: Vec<Vec<u8>>,
     next: Option<Next>,
     spare: Vec<u32>,
     budget: Option<Budget>,
@@ -69,6 +71,7 @@ impl Matcher {
             controls: 0,
             ended: false,
             excluded: Vec::new(),
+            doomed: Vec::new(),
             next: None,
             spare: Vec::new(),
             budget: None,
@@ -144,23 +147,22 @@ impl Matcher {
         if !self.allows(token)? {
             return Err(self.illegal(token, "the grammar does not allow it here"));
         }
-        if let Some(value_start) = self.push_guards(token) {
-            return self.refuse(token, value_start);
+        if let Some(text) = self.push_guards(token) {
+            return self.refuse_text(text);
         }
         self.consume(token)?;
         if !self.guards.is_empty() {
             // A guard may leave nothing to say; the sequence must learn that now, when it can still go back.
             let next = self.next()?;
             if !next.has_token && !next.may_end {
-                let at = self.text.len();
+                let text = self.text.clone();
                 self.undo(1)?;
-                return self.refuse(token, at);
+                return self.refuse_text(text);
             }
         }
         if !self.fits_budget()? {
             self.undo(1)?;
-            let at = self.text.len();
-            return self.refuse(token, at);
+            return self.refuse_token(token);
         }
         Ok(Accepted::Taken)
     }
@@ -202,6 +204,11 @@ impl Matcher {
         })?;
         let straddling = if whole { straddling } else { straddling.max(1) };
         tokens.truncate(tokens.len().saturating_sub(straddling));
+        // A refusal, or a guard's look ahead, may have taken away what the grammar alone would force.
+        match tokens.first() {
+            Some(&first) if !self.allows(first)? => return Ok(Vec::new()),
+            _ => {}
+        }
         self.counts.forced += u64::try_from(tokens.len()).unwrap_or(u64::MAX);
         Ok(tokens)
     }
@@ -242,6 +249,7 @@ impl Matcher {
             controls: self.controls,
             ended: self.ended,
             excluded: self.excluded.clone(),
+            doomed: self.doomed.clone(),
             next: None,
             spare: Vec::new(),
             budget: self.budget.clone(),

@@ -51,6 +51,9 @@ impl Matcher {
                 clear_bit(&mut mask, token);
             }
         }
+        if !self.doomed.is_empty() {
+            self.clear_doomed(&mut mask);
+        }
         if !self.guards.is_empty() {
             may_end &= self.guards_finish();
             self.clear_guarded(&mut mask);
@@ -92,6 +95,20 @@ impl Matcher {
                 Err(e) => Err(e),
             }
         })
+    }
+
+    /// Clears the tokens that lead to what was refused before.
+    fn clear_doomed(&self, mask: &mut [u32]) {
+        let vocabulary = self.grammar.vocabulary();
+        for doomed in &self.doomed {
+            let Some(rest) = doomed.strip_prefix(self.text.as_slice()) else {
+                continue;
+            };
+            let led: Vec<u32> = set_tokens(mask)
+                .filter(|&token| vocabulary.token_bytes(token).starts_with(rest))
+                .collect();
+            led.into_iter().for_each(|token| clear_bit(mask, token));
+        }
     }
 
     /// Clears the tokens that a guard would refuse, where few enough are set to try them all.
