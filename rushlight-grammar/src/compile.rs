@@ -5,8 +5,7 @@ use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use llguidance::api::GrammarInit;
 use llguidance::{Logger, TokenParser};
@@ -21,11 +20,8 @@ use crate::lower::Guard;
 use crate::matcher::Matcher;
 use crate::source::{self, GrammarSource};
 use crate::vocabulary::Vocabulary;
+use crate::worker::{CANCEL_POLL, Deliver, Workers};
 
-/// Stack of a compiling thread, in bytes. The engine's front ends recurse over rules; the memory is only reserved.
-const STACK_BYTES: usize = 256 << 20;
-/// How often a waiting caller looks at its cancel flag.
-const CANCEL_POLL: Duration = Duration::from_millis(5);
 /// Parsers kept for the next sequence, a grammar.
 const IDLE_PARSERS: usize = 4;
 /// A parser whose lexer has grown beyond this is not kept, in bytes.
@@ -98,29 +94,18 @@ impl Compiler {
         }
         shared.limits.check_bytes(key.len())?;
         let deadline = Instant::now().checked_add(shared.limits.compile_time);
-        let place = shared.workers.enter(deadline, cancel)?;
         let (send, receive) = mpsc::sync_channel(1);
-        let work = {
+        let job = {
             let shared = shared.clone();
             let source = source.clone();
             let cancel = cancel.clone();
-            move || {
-                let _place = place;
+            Box::new(move || {
+                let built = build(&shared, &source, &cancel);
                 // The receiver is gone where the caller gave up.
-                let _ = send.send(build(&shared, &source, &cancel));
-            }
+                Box::new(move || drop(send.send(built))) as Deliver
+            })
         };
-        thread::Builder::new()
-            .name("grammar-compile".into())
-            .stack_size(STACK_BYTES)
-            .spawn(work)
-            .map_err(|e| {
-                GrammarError::new(
-                    GrammarErrorKind::Limit,
-                    "no thread could be started to compile on",
-                )
-                .with_source(e)
-            })?;
+        shared.workers.run(job, deadline, cancel)?;
         let compiled = loop {
             match receive.recv_timeout(CANCEL_POLL) {
                 Ok(result) => break Arc::new(result?),
@@ -438,50 +423,6 @@ impl Cache {
         if let Some(old) = self.entries.insert(key, entry) {
             self.bytes -= old.bytes;
         }
-    }
-}
-
-/// Bounds the compiling threads, those that their callers gave up on included.
-#[derive(Default)]
-struct Workers {
-    active: Mutex<usize>,
-}
-
-struct WorkerPlace(Arc<Workers>);
-
-impl Workers {
-    fn enter(
-        self: &Arc<Self>,
-        deadline: Option<Instant>,
-        cancel: &CompileCancel,
-    ) -> Result<WorkerPlace> {
-        let limit = thread::available_parallelism()
-            .map_or(1, |n| n.get())
-            .max(2);
-        loop {
-            {
-                let mut active = lock(&self.active);
-                if *active < limit {
-                    *active += 1;
-                    return Ok(WorkerPlace(self.clone()));
-                }
-            }
-            cancel.check()?;
-            if deadline.is_some_and(|at| Instant::now() >= at) {
-                return Err(GrammarError::new(
-                    GrammarErrorKind::TimedOut,
-                    format!("{limit} compilations are running; none ended in time"),
-                ));
-            }
-            thread::sleep(CANCEL_POLL);
-        }
-    }
-}
-
-impl Drop for WorkerPlace {
-    fn drop(&mut self) {
-        let mut active = lock(&self.0.active);
-        *active = active.saturating_sub(1);
     }
 }
 

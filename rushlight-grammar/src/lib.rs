@@ -1,7 +1,7 @@
 //! Guided generation: a source that says what an answer may be, enforced token by token or refused.
 //!
-//! What this crate does not do: it samples nothing, loads no tokenizer and no model, and starts no thread but the one that a
-//! compilation runs on. It never drops a part of a source: what it cannot enforce is an error with its place.
+//! What this crate does not do: it samples nothing, loads no tokenizer and no model, and starts no thread but those that
+//! compilations run on. It never drops a part of a source: what it cannot enforce is an error with its place.
 //!
 //! ```text
 //! GrammarSource ──lower──► grammar + guards ──Compiler──► CompiledGrammar ──matcher()──► Matcher
@@ -68,6 +68,7 @@ pub mod structural_tag;
 mod target;
 mod thinking;
 mod vocabulary;
+mod worker;
 
 pub use compile::{CompiledGrammar, Compiler};
 pub use error::{GrammarError, GrammarErrorKind, GrammarReport, Place, Result};

@@ -68,7 +68,10 @@ fn case(mut value: Value, collection: Collection) -> Option<Case> {
     Some(Case {
         id,
         split,
-        optional: value.get("optional").and_then(Value::as_bool).unwrap_or(false),
+        optional: value
+            .get("optional")
+            .and_then(Value::as_bool)
+            .unwrap_or(false),
         schema: value.get_mut("schema")?.take(),
         tests,
     })

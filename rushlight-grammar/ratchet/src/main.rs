@@ -17,8 +17,8 @@ mod walk;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cases::{Case, Collection};
@@ -131,7 +131,13 @@ fn walk_all(options: &Options, engine: Engine, cases: &[Case]) -> Result<Vec<Out
                     let Some(case) = cases.get(i) else { return };
                     let outcome = walker.walk(case, options.collection);
                     if options.verbose {
-                        println!("{} {} {} {}", case.id, outcome.category(), outcome.times(), outcome.note);
+                        println!(
+                            "{} {} {} {}",
+                            case.id,
+                            outcome.category(),
+                            outcome.times(),
+                            outcome.note
+                        );
                     }
                     if let Ok(mut done) = done.lock() {
                         done.push((i, outcome));
@@ -157,10 +163,13 @@ fn summary(options: &Options, engine: Engine, cases: &[Case], outcomes: &[Outcom
     println!("== {engine}: {} cases", outcomes.len());
     let mut splits: Vec<(&str, [usize; 5])> = Vec::new();
     for (case, outcome) in cases.iter().zip(outcomes) {
-        let at = splits.iter().position(|(name, _)| *name == case.split).unwrap_or_else(|| {
-            splits.push((&case.split, [0; 5]));
-            splits.len() - 1
-        });
+        let at = splits
+            .iter()
+            .position(|(name, _)| *name == case.split)
+            .unwrap_or_else(|| {
+                splits.push((&case.split, [0; 5]));
+                splits.len() - 1
+            });
         if let Some((_, counts)) = splits.get_mut(at)
             && let Some(count) = counts.get_mut(outcome.category() as usize)
         {
@@ -169,7 +178,10 @@ fn summary(options: &Options, engine: Engine, cases: &[Case], outcomes: &[Outcom
     }
     splits.sort();
     let mut total = [0; 5];
-    println!("{:32} {:>7} {:>7} {:>7} {:>7} {:>7}", "split", "pass", "refuse", "reject", "accept!", "error");
+    println!(
+        "{:32} {:>7} {:>7} {:>7} {:>7} {:>7}",
+        "split", "pass", "refuse", "reject", "accept!", "error"
+    );
     for (name, counts) in &splits {
         for (sum, n) in total.iter_mut().zip(counts) {
             *sum += n;
@@ -178,7 +190,10 @@ fn summary(options: &Options, engine: Engine, cases: &[Case], outcomes: &[Outcom
         println!("{name:32} {pass:>7} {refuse:>7} {reject:>7} {accept:>7} {error:>7}");
     }
     let [pass, refuse, reject, accept, error] = total;
-    println!("{:32} {pass:>7} {refuse:>7} {reject:>7} {accept:>7} {error:>7}", "all");
+    println!(
+        "{:32} {pass:>7} {refuse:>7} {reject:>7} {accept:>7} {error:>7}",
+        "all"
+    );
     if options.collection == Collection::Suite {
         for (title, optional) in [("required", false), ("optional", true)] {
             for draft in ["draft2020-12", "draft7"] {
@@ -196,13 +211,18 @@ fn summary(options: &Options, engine: Engine, cases: &[Case], outcomes: &[Outcom
                         over += usize::from(accepted && !test.valid);
                     }
                 }
-                println!("{draft} {title}: {compiled} of {groups} groups compile, {right} of {all} instances right, {over} over-accepted");
+                println!(
+                    "{draft} {title}: {compiled} of {groups} groups compile, {right} of {all} instances right, {over} over-accepted"
+                );
             }
         }
     }
     let mut first: Vec<Duration> = outcomes.iter().filter_map(|o| o.first_mask).collect();
     let mut compile: Vec<Duration> = outcomes.iter().filter_map(|o| o.compile).collect();
-    let mut masks: Vec<Duration> = outcomes.iter().flat_map(|o| o.masks.iter().copied()).collect();
+    let mut masks: Vec<Duration> = outcomes
+        .iter()
+        .flat_map(|o| o.masks.iter().copied())
+        .collect();
     quantiles("compile", &mut compile);
     quantiles("first mask", &mut first);
     quantiles("mask", &mut masks);
@@ -212,9 +232,19 @@ fn quantiles(title: &str, times: &mut [Duration]) {
     times.sort_unstable();
     let at = |percent: usize| {
         let last = times.len().saturating_sub(1);
-        times.get(last * percent / 100).copied().unwrap_or_default().as_micros()
+        times
+            .get(last * percent / 100)
+            .copied()
+            .unwrap_or_default()
+            .as_micros()
     };
     let count = u32::try_from(times.len()).unwrap_or(u32::MAX).max(1);
     let mean = (times.iter().sum::<Duration>() / count).as_micros();
-    println!("{title:10} µs: mean {mean}, p50 {}, p90 {}, p99 {} ({} times)", at(50), at(90), at(99), times.len());
+    println!(
+        "{title:10} µs: mean {mean}, p50 {}, p90 {}, p99 {} ({} times)",
+        at(50),
+        at(90),
+        at(99),
+        times.len()
+    );
 }

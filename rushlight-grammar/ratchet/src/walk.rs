@@ -11,8 +11,8 @@ use llguidance::api::{GrammarInit, TopLevelGrammar};
 use rushlight_engine::constrain::{Accepted, MaskStatus};
 use rushlight_grammar::json_schema::{MemberOrder, SchemaOptions};
 use rushlight_grammar::{
-    CompileCancel, CompiledGrammar, Compiler, GrammarErrorKind, GrammarSource, Limits, TokenEntry, TokenTable,
-    Vocabulary,
+    CompileCancel, CompiledGrammar, Compiler, GrammarErrorKind, GrammarSource, Limits, TokenEntry,
+    TokenTable, Vocabulary,
 };
 use serde_json::{Value, json};
 use toktrie::{ApproximateTokEnv, TokEnv, TokRxInfo, TokTrie};
@@ -21,7 +21,9 @@ use crate::cases::{Case, Collection};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Engine {
-    Ours { guards: bool },
+    Ours {
+        guards: bool,
+    },
     /// The mask engine's own JSON Schema front end.
     Bare,
 }
@@ -84,7 +86,12 @@ impl Outcome {
         let us = |t: Option<Duration>| t.unwrap_or_default().as_micros();
         let count = u32::try_from(self.masks.len()).unwrap_or(u32::MAX);
         let mean = self.masks.iter().sum::<Duration>() / count.max(1);
-        format!("[{} {} {}*{count}]", us(self.compile), us(self.first_mask), mean.as_micros())
+        format!(
+            "[{} {} {}*{count}]",
+            us(self.compile),
+            us(self.first_mask),
+            mean.as_micros()
+        )
     }
 
     pub(crate) fn category(&self) -> Category {
@@ -106,8 +113,15 @@ impl Outcome {
 
 /// What walks texts: the engine's own matcher, or ours.
 enum Backend {
-    Bare { env: TokEnv, factory: Box<ParserFactory> },
-    Ours { vocabulary: Arc<Vocabulary>, guards: bool },
+    Bare {
+        env: TokEnv,
+        factory: Box<ParserFactory>,
+    },
+    Ours {
+        declared: Compiler,
+        any: Compiler,
+        guards: bool,
+    },
 }
 
 /// A compiled case.
@@ -137,7 +151,10 @@ impl Walker {
         let backend = match engine {
             Engine::Bare => {
                 let size = u32::try_from(words.len()).map_err(|e| at(&e))?;
-                let env: TokEnv = Arc::new(ApproximateTokEnv::new(TokTrie::from(&TokRxInfo::new(size, eos), &words)));
+                let env: TokEnv = Arc::new(ApproximateTokEnv::new(TokTrie::from(
+                    &TokRxInfo::new(size, eos),
+                    &words,
+                )));
                 let mut factory = ParserFactory::new_simple(&env).map_err(|e| at(&e))?;
                 factory.quiet();
                 Backend::Bare {
@@ -147,7 +164,9 @@ impl Walker {
             }
             Engine::Ours { guards } => {
                 let logits = words.len();
-                let entry = |word: Vec<u8>| match word.strip_prefix(&[TokTrie::SPECIAL_TOKEN_MARKER]) {
+                let entry = |word: Vec<u8>| match word
+                    .strip_prefix(&[TokTrie::SPECIAL_TOKEN_MARKER])
+                {
                     Some(name) => TokenEntry::Control(String::from_utf8_lossy(name).into_owned()),
                     None => TokenEntry::Text(word),
                 };
@@ -158,8 +177,20 @@ impl Walker {
                     logits,
                     encode: None,
                 };
+                let vocabulary = Vocabulary::new(table).map_err(|e| at(&e))?;
+                let compiler = |order| {
+                    let mut limits = Limits::default();
+                    limits.cache_bytes = 0;
+                    // Categories must not depend on what else the machine does.
+                    limits.compile_time = Duration::from_secs(300);
+                    let mut options = SchemaOptions::default();
+                    options.guards = guards;
+                    options.member_order = order;
+                    Compiler::new(vocabulary.clone(), limits, options)
+                };
                 Backend::Ours {
-                    vocabulary: Vocabulary::new(table).map_err(|e| at(&e))?,
+                    declared: compiler(MemberOrder::Declared),
+                    any: compiler(MemberOrder::Any),
                     guards,
                 }
             }
@@ -173,7 +204,9 @@ impl Walker {
 
     pub(crate) fn walk(&self, case: &Case, collection: Collection) -> Outcome {
         let mut outcome = Outcome::default();
-        let done = catch_unwind(AssertUnwindSafe(|| self.walk_inner(case, collection, &mut outcome)));
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            self.walk_inner(case, collection, &mut outcome)
+        }));
         if done.is_err() {
             outcome.note = "panic".to_owned();
             outcome.compile = Some(Duration::ZERO);
@@ -189,8 +222,10 @@ impl Walker {
         for _ in 0..self.repeat {
             match self.start(&schema, MemberOrder::Declared) {
                 Ok((made, compile, first)) => {
-                    outcome.compile = Some(outcome.compile.map_or(compile, |least| least.min(compile)));
-                    outcome.first_mask = Some(outcome.first_mask.map_or(first, |least| least.min(first)));
+                    outcome.compile =
+                        Some(outcome.compile.map_or(compile, |least| least.min(compile)));
+                    outcome.first_mask =
+                        Some(outcome.first_mask.map_or(first, |least| least.min(first)));
                     ready = Some(made);
                 }
                 Err(e) => {
@@ -216,64 +251,95 @@ impl Walker {
             match verdict {
                 Ok(at) => {
                     let accepted = at.is_none();
-                    outcome.verdicts.push(if accepted { Verdict::Accept } else { Verdict::Reject });
+                    outcome.verdicts.push(if accepted {
+                        Verdict::Accept
+                    } else {
+                        Verdict::Reject
+                    });
                     if accepted != test.valid {
                         let shown: String = text.chars().take(1500).collect();
-                        outcome.note.push_str(&format!("\n  test {i} valid {} at {at:?}: {shown}", test.valid));
+                        outcome.note.push_str(&format!(
+                            "\n  test {i} valid {} at {at:?}: {shown}",
+                            test.valid
+                        ));
                     }
                 }
                 Err(e) => {
                     outcome.verdicts.push(Verdict::Failed);
-                    outcome.note.push_str(&format!("\n  test {i}: {}", first_line(&e)));
+                    outcome
+                        .note
+                        .push_str(&format!("\n  test {i}: {}", first_line(&e)));
                 }
             }
         }
     }
 
     /// The compiled `schema` with its first mask made: the time to compile it, and the time to that mask.
-    fn start(&self, schema: &Value, order: MemberOrder) -> Result<(Ready, Duration, Duration), String> {
+    fn start(
+        &self,
+        schema: &Value,
+        order: MemberOrder,
+    ) -> Result<(Ready, Duration, Duration), String> {
         let start = Instant::now();
         match &self.backend {
             Backend::Bare { env, factory } => {
                 let mut schema = schema.clone();
                 if let Value::Object(map) = &mut schema {
-                    map.insert("x-guidance".to_owned(), json!({"whitespace_flexible": false}));
+                    map.insert(
+                        "x-guidance".to_owned(),
+                        json!({"whitespace_flexible": false}),
+                    );
                 }
-                let (grammar, lexer) = GrammarInit::Serialized(TopLevelGrammar::from_json_schema(schema))
-                    .to_internal(Some(env.clone()), factory.limits().clone())
-                    .map_err(|e| first_line(&e))?;
+                let (grammar, lexer) =
+                    GrammarInit::Serialized(TopLevelGrammar::from_json_schema(schema))
+                        .to_internal(Some(env.clone()), factory.limits().clone())
+                        .map_err(|e| first_line(&e))?;
                 let compile = start.elapsed();
                 let init = GrammarInit::Internal(grammar, lexer);
-                let mut matcher = llguidance::Matcher::new(factory.create_parser_from_init_default(init));
+                let mut matcher =
+                    llguidance::Matcher::new(factory.create_parser_from_init_default(init));
                 matcher.compute_mask().map_err(|e| first_line(&e))?;
                 Ok((Ready::Bare(Box::new(matcher)), compile, start.elapsed()))
             }
-            Backend::Ours { vocabulary, guards } => {
-                let mut limits = Limits::default();
-                limits.cache_bytes = 0;
-                // Categories must not depend on what else the machine does.
-                limits.compile_time = Duration::from_secs(300);
-                let mut options = SchemaOptions::default();
-                options.guards = *guards;
-                options.member_order = order;
-                let compiler = Compiler::new(vocabulary.clone(), limits, options);
+            Backend::Ours { declared, any, .. } => {
+                let compiler = if order == MemberOrder::Any {
+                    any
+                } else {
+                    declared
+                };
                 let source = GrammarSource::JsonSchema(schema.clone());
-                let grammar = compiler.compile(&source, &CompileCancel::new()).map_err(|e| e.to_string())?;
+                let grammar = compiler
+                    .compile(&source, &CompileCancel::new())
+                    .map_err(|e| e.to_string())?;
                 let compile = start.elapsed();
-                let mut mask = vec![0; vocabulary.logits().div_ceil(32)];
-                grammar.matcher().mask(&mut mask).map_err(|e| first_line(&e))?;
+                let mut mask = vec![0; compiler.vocabulary().logits().div_ceil(32)];
+                grammar
+                    .matcher()
+                    .mask(&mut mask)
+                    .map_err(|e| first_line(&e))?;
                 Ok((Ready::Ours(grammar), compile, start.elapsed()))
             }
         }
     }
 
     /// Where `text` is rejected, as the text up to there; `None` where it is accepted.
-    fn instance(&self, ready: &mut Ready, text: &str, masks: &mut Vec<Duration>) -> Result<Option<String>, String> {
-        let encoding = self.tokenizer.encode(text, false).map_err(|e| e.to_string())?;
+    fn instance(
+        &self,
+        ready: &mut Ready,
+        text: &str,
+        masks: &mut Vec<Duration>,
+    ) -> Result<Option<String>, String> {
+        let encoding = self
+            .tokenizer
+            .encode(text, false)
+            .map_err(|e| e.to_string())?;
         let bounds = encoding.get_offsets();
         let shown = |at: usize| {
             let done = bounds.get(at).map_or(text.len(), |(start, _)| *start);
-            let from = (0..=done.saturating_sub(60)).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+            let from = (0..=done.saturating_sub(60))
+                .rev()
+                .find(|i| text.is_char_boundary(*i))
+                .unwrap_or(0);
             Some(text.get(from..done).unwrap_or("…").to_owned())
         };
         let ids = encoding.get_ids();
@@ -324,7 +390,9 @@ fn walk_ours(
         let start = Instant::now();
         let status = matcher.mask(&mut mask).map_err(|e| e.to_string())?;
         let at = usize::try_from(*id).map_err(|e| e.to_string())?;
-        let allowed = mask.get(at / 32).is_some_and(|word| word >> (at % 32) & 1 == 1);
+        let allowed = mask
+            .get(at / 32)
+            .is_some_and(|word| word >> (at % 32) & 1 == 1);
         if status == MaskStatus::Terminated || !allowed {
             masks.push(start.elapsed());
             return Ok((Some(i), false));
@@ -335,7 +403,10 @@ fn walk_ours(
             Ok(Accepted::Taken) => {}
             Ok(Accepted::Rewound { .. }) => return Ok((Some(i), false)),
             // Nothing else may follow either.
-            Err(e) if e.kind() == GrammarErrorKind::GuardExhausted || e.kind() == GrammarErrorKind::DeadEnd => {
+            Err(e)
+                if e.kind() == GrammarErrorKind::GuardExhausted
+                    || e.kind() == GrammarErrorKind::DeadEnd =>
+            {
                 return Ok((Some(i), false));
             }
             Err(e) => return Err(e.to_string()),

@@ -28,7 +28,10 @@ pub(super) struct ObjectShape {
 impl ObjectShape {
     /// The names of members that have to be there.
     pub(super) fn required(&self) -> impl Iterator<Item = &str> {
-        self.named.iter().filter(|n| n.required).map(|n| n.name.as_str())
+        self.named
+            .iter()
+            .filter(|n| n.required)
+            .map(|n| n.name.as_str())
     }
 }
 
@@ -65,11 +68,19 @@ impl<'a> Compiler<'a> {
         let formula = self.expand(state, kind);
         let cases = self.disjunction(vec![Case::default()], &formula, kind);
         let depth = self.limits.proof_depth.min(2);
-        cases.into_iter().filter(|case| !self.case_is_empty(case, kind, depth)).collect()
+        cases
+            .into_iter()
+            .filter(|case| !self.case_is_empty(case, kind, depth))
+            .collect()
     }
 
     /// Each of `bases` and `formula`, as a list of cases.
-    pub(super) fn disjunction(&mut self, bases: Vec<Case>, formula: &Formula, kind: Kind) -> Vec<Case> {
+    pub(super) fn disjunction(
+        &mut self,
+        bases: Vec<Case>,
+        formula: &Formula,
+        kind: Kind,
+    ) -> Vec<Case> {
         match formula {
             Formula::True => bases,
             Formula::False => Vec::new(),
@@ -91,8 +102,10 @@ impl<'a> Compiler<'a> {
             Formula::All(parts) => {
                 // Single statements first: they decide which alternatives of the others are left.
                 let mut bases = bases;
-                let (plain, choices): (Vec<_>, Vec<_>) =
-                    parts.iter().enumerate().partition(|(_, p)| !matches!(p, Formula::Any(..)));
+                let (plain, choices): (Vec<_>, Vec<_>) = parts
+                    .iter()
+                    .enumerate()
+                    .partition(|(_, p)| !matches!(p, Formula::Any(..)));
                 if bases.len() == 1 && choices.len() <= 1 {
                     for part in parts {
                         bases = self.disjunction(bases, part, kind);
@@ -103,13 +116,18 @@ impl<'a> Compiler<'a> {
                 let starts: Vec<Case> = bases;
                 let mut all = Vec::new();
                 for base in starts {
-                    let mut partial: Vec<(Case, Vec<(usize, Case)>)> = vec![(base.clone(), Vec::new())];
+                    let mut partial: Vec<(Case, Vec<(usize, Case)>)> =
+                        vec![(base.clone(), Vec::new())];
                     for (at, part) in plain.iter().chain(&choices) {
                         let mut next = Vec::new();
                         for (whole, pieces) in partial {
                             for grown in self.disjunction(vec![whole.clone()], part, kind) {
                                 let added = Case {
-                                    atoms: grown.atoms.get(whole.atoms.len()..).unwrap_or_default().to_vec(),
+                                    atoms: grown
+                                        .atoms
+                                        .get(whole.atoms.len()..)
+                                        .unwrap_or_default()
+                                        .to_vec(),
                                     guarded: grown.guarded,
                                 };
                                 let mut pieces = pieces.clone();
@@ -124,7 +142,11 @@ impl<'a> Compiler<'a> {
                         if partial.len() > self.limits.cases {
                             // Too many to write out: keep what is common and let a guard choose.
                             if let Formula::Any(source, _) = part {
-                                self.need_guard(source.node, source.keyword, "too many combinations of alternatives");
+                                self.need_guard(
+                                    source.node,
+                                    source.keyword,
+                                    "too many combinations of alternatives",
+                                );
                             }
                             let common = Case {
                                 atoms: base.atoms.clone(),
@@ -136,7 +158,11 @@ impl<'a> Compiler<'a> {
                                     let grown = self.disjunction(vec![whole.clone()], part, kind);
                                     if let [one] = grown.as_slice() {
                                         let added = Case {
-                                            atoms: one.atoms.get(whole.atoms.len()..).unwrap_or_default().to_vec(),
+                                            atoms: one
+                                                .atoms
+                                                .get(whole.atoms.len()..)
+                                                .unwrap_or_default()
+                                                .to_vec(),
                                             guarded: one.guarded,
                                         };
                                         pieces.push((*at, added));
@@ -192,7 +218,11 @@ impl<'a> Compiler<'a> {
                                 out.push(whole);
                             }
                             None if fits => {
-                                self.need_guard(source.node, source.keyword, "what is evaluated depends on values");
+                                self.need_guard(
+                                    source.node,
+                                    source.keyword,
+                                    "what is evaluated depends on values",
+                                );
                                 whole.guarded = true;
                                 out.push(whole);
                             }
@@ -237,8 +267,18 @@ impl<'a> Compiler<'a> {
                 if members.rest.is_some() {
                     return Some(Atom::MinMembers(0));
                 }
-                named.extend(members.named.iter().map(|(name, _)| (name.clone(), StateId::ANY)));
-                patterns.extend(members.patterns.iter().map(|(rx, _)| (rx.clone(), StateId::ANY)));
+                named.extend(
+                    members
+                        .named
+                        .iter()
+                        .map(|(name, _)| (name.clone(), StateId::ANY)),
+                );
+                patterns.extend(
+                    members
+                        .patterns
+                        .iter()
+                        .map(|(rx, _)| (rx.clone(), StateId::ANY)),
+                );
             }
         }
         Some(Atom::Members(Rc::new(Members {
@@ -253,7 +293,9 @@ impl<'a> Compiler<'a> {
     /// Adds `atom` to `case`; false where the two plainly contradict each other.
     fn with_atom(&mut self, case: &mut Case, atom: &Atom) -> bool {
         let clash = case.atoms.iter().any(|other| match (other, atom) {
-            (Atom::Required(a), Atom::Forbidden(b)) | (Atom::Forbidden(a), Atom::Required(b)) => a == b,
+            (Atom::Required(a), Atom::Forbidden(b)) | (Atom::Forbidden(a), Atom::Required(b)) => {
+                a == b
+            }
             (Atom::MinMembers(a), Atom::MaxMembers(b))
             | (Atom::MaxMembers(b), Atom::MinMembers(a))
             | (Atom::MinItems(a), Atom::MaxItems(b))
@@ -298,7 +340,11 @@ impl<'a> Compiler<'a> {
                 Atom::Names(state, source) => match self.names_language(*state) {
                     Some(rx) => name_rules.push(rx),
                     None => {
-                        self.need_guard(source.node, source.keyword, "the names are not a regular language");
+                        self.need_guard(
+                            source.node,
+                            source.keyword,
+                            "the names are not a regular language",
+                        );
                         guarded = true;
                     }
                 },
@@ -317,7 +363,11 @@ impl<'a> Compiler<'a> {
         for name in order {
             let allowed = !forbidden.contains(name.as_str())
                 && name_rules.iter().all(|rx| rx.matches(&name) != Some(false));
-            let state = if allowed { self.member_state(&members, &name) } else { StateId::NEVER };
+            let state = if allowed {
+                self.member_state(&members, &name)
+            } else {
+                StateId::NEVER
+            };
             let is_required = required.contains(name.as_str());
             taken.push(Rx::Lit(name.clone()));
             if state == StateId::NEVER {
@@ -332,7 +382,10 @@ impl<'a> Compiler<'a> {
                 required: is_required,
             });
         }
-        let mut extra: Vec<&Rc<str>> = forbidden.iter().filter(|name| !seen.contains(&***name)).collect();
+        let mut extra: Vec<&Rc<str>> = forbidden
+            .iter()
+            .filter(|name| !seen.contains(&***name))
+            .collect();
         extra.sort();
         taken.extend(extra.into_iter().map(|name| Rx::Lit(name.to_string())));
         let wanted = named.iter().filter(|n| n.required).count() as u64;
@@ -357,117 +410,6 @@ impl<'a> Compiler<'a> {
         })
     }
 
-    /// The state of the member `name` under all of `members`.
-    pub(super) fn member_state(&mut self, members: &[Rc<Members>], name: &str) -> StateId {
-        let mut states = Vec::new();
-        for m in members {
-            let mut covered = false;
-            if let Some((_, state)) = m.named.iter().find(|(n, _)| n == name) {
-                states.push(*state);
-                covered = true;
-            }
-            for (rx, state) in &m.patterns {
-                match rx.matches(name) {
-                    Some(true) => {
-                        states.push(*state);
-                        covered = true;
-                    }
-                    Some(false) => {}
-                    // Too costly to match: keep the member out rather than guess.
-                    None => return StateId::NEVER,
-                }
-            }
-            if !covered && let Some(rest) = m.rest {
-                states.push(rest);
-            }
-        }
-        self.meet(&states)
-    }
-
-    /// The names that no member is declared under, divided by which patterns they match.
-    fn open_classes(
-        &mut self,
-        members: &[Rc<Members>],
-        taken: &[Rx],
-        name_rules: &[Rx],
-        guarded: &mut bool,
-    ) -> Vec<Class> {
-        let mut patterns: Vec<Rc<Rx>> = Vec::new();
-        for m in members {
-            for (rx, _) in &m.patterns {
-                if !patterns.contains(rx) {
-                    patterns.push(rx.clone());
-                }
-            }
-        }
-        let free = match Rx::alt(taken.to_vec()) {
-            Rx::None => Rx::All,
-            taken => taken.complement(),
-        };
-        let mut base = vec![free];
-        base.extend(name_rules.iter().cloned());
-        let subsets = self.pattern_subsets(&patterns);
-        let Some(subsets) = subsets else {
-            if let Some(m) = members.first() {
-                self.need_guard(m.source.node, "patternProperties", "too many overlapping patterns");
-            }
-            *guarded = true;
-            return vec![Class {
-                names: Rx::and(base),
-                state: StateId::ANY,
-            }];
-        };
-        let mut out = Vec::new();
-        for subset in subsets {
-            let mut states = Vec::new();
-            for m in members {
-                let mut covered = false;
-                for (rx, state) in &m.patterns {
-                    if patterns.iter().zip(&subset).any(|(p, hit)| *hit && p == rx) {
-                        states.push(*state);
-                        covered = true;
-                    }
-                }
-                if !covered && let Some(rest) = m.rest {
-                    states.push(rest);
-                }
-            }
-            let state = self.meet(&states);
-            if state == StateId::NEVER {
-                continue;
-            }
-            let mut names = base.clone();
-            for (rx, hit) in patterns.iter().zip(&subset) {
-                names.push(if *hit { Rx::clone(rx) } else { Rx::clone(rx).complement() });
-            }
-            let names = Rx::and(names);
-            if names.is_empty() != Some(true) {
-                out.push(Class { names, state });
-            }
-        }
-        out
-    }
-
-    /// Which sets of patterns can match one name together; `None` where there are too many to list.
-    fn pattern_subsets(&self, patterns: &[Rc<Rx>]) -> Option<Vec<Vec<bool>>> {
-        let n = patterns.len();
-        let disjoint = patterns.iter().enumerate().all(|(i, a)| {
-            patterns
-                .iter()
-                .skip(i + 1)
-                .all(|b| Rx::and([Rx::clone(a), Rx::clone(b)]).is_empty() == Some(true))
-        });
-        if disjoint {
-            let mut out: Vec<Vec<bool>> = (0..n).map(|i| (0..n).map(|j| i == j).collect()).collect();
-            out.push(vec![false; n]);
-            return Some(out);
-        }
-        if n > 6 {
-            return None;
-        }
-        Some((0..1u32 << n).rev().map(|bits| (0..n).map(|i| bits >> i & 1 == 1).collect()).collect())
-    }
-
     /// The strings of `state`, where they are exactly a regular language.
     pub(super) fn names_language(&mut self, state: StateId) -> Option<Rx> {
         let formula = self.expand(state, Kind::String);
@@ -483,13 +425,23 @@ impl<'a> Compiler<'a> {
             Formula::False => Rx::None,
             Formula::Text(rx) => Rx::clone(rx),
             Formula::All(parts) => {
-                let parts: Vec<Rx> = parts.iter().map(|p| self.language(p, base, exact)).collect();
+                let parts: Vec<Rx> = parts
+                    .iter()
+                    .map(|p| self.language(p, base, exact))
+                    .collect();
                 // "Anything" adds nothing to an intersection with something.
                 let narrow: Vec<Rx> = parts.iter().filter(|p| *p != base).cloned().collect();
-                if narrow.is_empty() { base.clone() } else { Rx::and(narrow) }
+                if narrow.is_empty() {
+                    base.clone()
+                } else {
+                    Rx::and(narrow)
+                }
             }
             Formula::Any(_, parts) => {
-                let parts: Vec<Rx> = parts.iter().map(|p| self.language(p, base, exact)).collect();
+                let parts: Vec<Rx> = parts
+                    .iter()
+                    .map(|p| self.language(p, base, exact))
+                    .collect();
                 Rx::alt(parts)
             }
             Formula::Guarded(..) => {
@@ -520,7 +472,11 @@ impl<'a> Compiler<'a> {
                     }
                 },
                 Atom::Unique(source) => {
-                    self.need_guard(source.node, source.keyword, "items are compared with each other");
+                    self.need_guard(
+                        source.node,
+                        source.keyword,
+                        "items are compared with each other",
+                    );
                     unique = true;
                 }
                 _ => {}
@@ -529,8 +485,10 @@ impl<'a> Compiler<'a> {
         let len = lists.iter().map(|l| l.prefix.len()).max().unwrap_or(0);
         let mut prefix = Vec::with_capacity(len);
         for i in 0..len {
-            let at: Vec<StateId> =
-                lists.iter().filter_map(|l| l.prefix.get(i).copied().or(l.rest)).collect();
+            let at: Vec<StateId> = lists
+                .iter()
+                .filter_map(|l| l.prefix.get(i).copied().or(l.rest))
+                .collect();
             prefix.push(self.meet(&at));
         }
         let rests: Vec<StateId> = lists.iter().filter_map(|l| l.rest).collect();

@@ -214,7 +214,10 @@ impl<'a> Compiler<'a> {
     }
 
     pub(super) fn literals(&self, state: StateId) -> Rc<Vec<Literal>> {
-        self.states.get(state.0 as usize).cloned().unwrap_or_default()
+        self.states
+            .get(state.0 as usize)
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// The values that are in every one of `states`.
@@ -244,7 +247,12 @@ impl<'a> Compiler<'a> {
     fn target(&mut self, mut node: NodeId) -> NodeId {
         for _ in 0..64 {
             match self.rules(node).as_slice() {
-                [Rule { test: Test::Ref(next), .. }] if *next != node => node = *next,
+                [
+                    Rule {
+                        test: Test::Ref(next),
+                        ..
+                    },
+                ] if *next != node => node = *next,
                 _ => return node,
             }
         }
@@ -255,7 +263,9 @@ impl<'a> Compiler<'a> {
         if let Some(known) = self.patterns.get(text) {
             return known.clone();
         }
-        let made = pattern::search(text).map(Rc::new).map_err(|reason| format!("/{text}/: {reason}"));
+        let made = pattern::search(text)
+            .map(Rc::new)
+            .map_err(|reason| format!("/{text}/: {reason}"));
         self.patterns.insert(text.to_owned(), made.clone());
         made
     }
@@ -266,7 +276,13 @@ impl<'a> Compiler<'a> {
         self.problem_at(GrammarErrorKind::Invalid, pointer, keyword, reason);
     }
 
-    pub(super) fn problem_at(&mut self, kind: GrammarErrorKind, pointer: String, keyword: &'static str, reason: String) {
+    pub(super) fn problem_at(
+        &mut self,
+        kind: GrammarErrorKind,
+        pointer: String,
+        keyword: &'static str,
+        reason: String,
+    ) {
         let problem = Problem {
             kind,
             pointer,

@@ -11,7 +11,12 @@ use super::rx::Rx;
 use super::schema::Test;
 
 impl<'a> Compiler<'a> {
-    pub(super) fn array_value(&mut self, items: &[Value], source: Source, positive: bool) -> Formula {
+    pub(super) fn array_value(
+        &mut self,
+        items: &[Value],
+        source: Source,
+        positive: bool,
+    ) -> Formula {
         let len = items.len() as u64;
         let prefix = items
             .iter()
@@ -57,15 +62,22 @@ impl<'a> Compiler<'a> {
         ])
     }
 
-    pub(super) fn object_value(&mut self, members: &serde_json::Map<String, Value>, source: Source, positive: bool) -> Formula {
+    pub(super) fn object_value(
+        &mut self,
+        members: &serde_json::Map<String, Value>,
+        source: Source,
+        positive: bool,
+    ) -> Formula {
         let mut named = Vec::new();
         for (name, value) in members {
             let node = self.constant(value, source.node);
             named.push((name.clone(), self.state([(node, true)])));
         }
         if positive {
-            let mut parts: Vec<Formula> =
-                members.keys().map(|name| Formula::Atom(Atom::Required(name.as_str().into()))).collect();
+            let mut parts: Vec<Formula> = members
+                .keys()
+                .map(|name| Formula::Atom(Atom::Required(name.as_str().into())))
+                .collect();
             parts.insert(
                 0,
                 Formula::Atom(Atom::Members(Rc::new(Members {
@@ -109,11 +121,19 @@ impl<'a> Compiler<'a> {
     pub(super) fn object_rule(&mut self, test: &Test, source: Source, positive: bool) -> Formula {
         let atom = Formula::Atom;
         match test {
-            Test::Properties { named, patterns, rest } => {
-                let named: Vec<(String, StateId)> =
-                    named.iter().map(|(name, n)| (name.clone(), self.state([(*n, true)]))).collect();
-                let patterns: Vec<(Rc<Rx>, StateId)> =
-                    patterns.iter().map(|(rx, n)| (rx.clone(), self.state([(*n, true)]))).collect();
+            Test::Properties {
+                named,
+                patterns,
+                rest,
+            } => {
+                let named: Vec<(String, StateId)> = named
+                    .iter()
+                    .map(|(name, n)| (name.clone(), self.state([(*n, true)])))
+                    .collect();
+                let patterns: Vec<(Rc<Rx>, StateId)> = patterns
+                    .iter()
+                    .map(|(rx, n)| (rx.clone(), self.state([(*n, true)])))
+                    .collect();
                 let rest = rest.map(|n| self.state([(n, true)]));
                 if positive {
                     return atom(Atom::Members(Rc::new(Members {
@@ -128,19 +148,31 @@ impl<'a> Compiler<'a> {
                 for (name, state) in &named {
                     options.push(self.member_outside(name, *state, source));
                 }
-                if patterns.iter().any(|(_, s)| *s != StateId::ANY) || rest.is_some_and(|s| s != StateId::ANY) {
-                    options.push(Formula::Guarded(source, "some member without a name must be outside a schema".into()));
+                if patterns.iter().any(|(_, s)| *s != StateId::ANY)
+                    || rest.is_some_and(|s| s != StateId::ANY)
+                {
+                    options.push(Formula::Guarded(
+                        source,
+                        "some member without a name must be outside a schema".into(),
+                    ));
                 }
                 any(source, options)
             }
-            Test::Required(names) if positive => {
-                all(names.iter().map(|n| atom(Atom::Required(n.as_str().into()))).collect())
-            }
-            Test::Required(names) => {
-                any(source, names.iter().map(|n| atom(Atom::Forbidden(n.as_str().into()))).collect())
-            }
+            Test::Required(names) if positive => all(names
+                .iter()
+                .map(|n| atom(Atom::Required(n.as_str().into())))
+                .collect()),
+            Test::Required(names) => any(
+                source,
+                names
+                    .iter()
+                    .map(|n| atom(Atom::Forbidden(n.as_str().into())))
+                    .collect(),
+            ),
             Test::MinProperties(n) if positive => atom(Atom::MinMembers(*n)),
-            Test::MinProperties(n) => n.checked_sub(1).map_or(Formula::False, |n| atom(Atom::MaxMembers(n))),
+            Test::MinProperties(n) => n
+                .checked_sub(1)
+                .map_or(Formula::False, |n| atom(Atom::MaxMembers(n))),
             Test::MaxProperties(n) if positive => atom(Atom::MaxMembers(*n)),
             Test::MaxProperties(n) => atom(Atom::MinMembers(n.saturating_add(1))),
             Test::Names(node) => {
@@ -160,15 +192,26 @@ impl<'a> Compiler<'a> {
                         let lacks = atom(Atom::Forbidden(name.as_str().into()));
                         if positive {
                             let mut with = vec![has];
-                            with.extend(names.iter().map(|n| atom(Atom::Required(n.as_str().into()))));
+                            with.extend(
+                                names
+                                    .iter()
+                                    .map(|n| atom(Atom::Required(n.as_str().into()))),
+                            );
                             any(source, vec![lacks, all(with)])
                         } else {
-                            let missing = names.iter().map(|n| atom(Atom::Forbidden(n.as_str().into()))).collect();
+                            let missing = names
+                                .iter()
+                                .map(|n| atom(Atom::Forbidden(n.as_str().into())))
+                                .collect();
                             all(vec![has, any(source, missing)])
                         }
                     })
                     .collect();
-                if positive { all(parts) } else { any(source, parts) }
+                if positive {
+                    all(parts)
+                } else {
+                    any(source, parts)
+                }
             }
             Test::NeedsSchema(list) => {
                 self.note(source.node, source.keyword, How::Rewriting);
@@ -183,7 +226,11 @@ impl<'a> Compiler<'a> {
                         all(vec![has, inner])
                     });
                 }
-                if positive { all(parts) } else { any(source, parts) }
+                if positive {
+                    all(parts)
+                } else {
+                    any(source, parts)
+                }
             }
             _ => truth(positive),
         }
@@ -193,7 +240,8 @@ impl<'a> Compiler<'a> {
         let atom = Formula::Atom;
         match test {
             Test::Items { prefix, rest } => {
-                let prefix: Vec<StateId> = prefix.iter().map(|n| self.state([(*n, true)])).collect();
+                let prefix: Vec<StateId> =
+                    prefix.iter().map(|n| self.state([(*n, true)])).collect();
                 let rest = rest.map(|n| self.state([(n, true)]));
                 if positive {
                     return atom(Atom::Items(Rc::new(Items {
@@ -210,18 +258,25 @@ impl<'a> Compiler<'a> {
                 }
                 match rest {
                     None | Some(StateId::ANY) => {}
-                    Some(StateId::NEVER) => options.push(atom(Atom::MinItems(prefix.len() as u64 + 1))),
+                    Some(StateId::NEVER) => {
+                        options.push(atom(Atom::MinItems(prefix.len() as u64 + 1)))
+                    }
                     Some(state) => match self.outside(state) {
                         Some(outside) if prefix.is_empty() => {
                             options.push(atom(Atom::Contains(outside, 1, None, source)));
                         }
-                        _ => options.push(Formula::Guarded(source, "some later item must be outside a schema".into())),
+                        _ => options.push(Formula::Guarded(
+                            source,
+                            "some later item must be outside a schema".into(),
+                        )),
                     },
                 }
                 any(source, options)
             }
             Test::MinItems(n) if positive => atom(Atom::MinItems(*n)),
-            Test::MinItems(n) => n.checked_sub(1).map_or(Formula::False, |n| atom(Atom::MaxItems(n))),
+            Test::MinItems(n) => n
+                .checked_sub(1)
+                .map_or(Formula::False, |n| atom(Atom::MaxItems(n))),
             Test::MaxItems(n) if positive => atom(Atom::MaxItems(*n)),
             Test::MaxItems(n) => atom(Atom::MinItems(n.saturating_add(1))),
             Test::Unique if positive => atom(Atom::Unique(source)),
@@ -236,7 +291,12 @@ impl<'a> Compiler<'a> {
                     options.push(atom(Atom::Contains(state, 0, Some(fewer), source)));
                 }
                 if let Some(max) = max {
-                    options.push(atom(Atom::Contains(state, max.saturating_add(1), None, source)));
+                    options.push(atom(Atom::Contains(
+                        state,
+                        max.saturating_add(1),
+                        None,
+                        source,
+                    )));
                 }
                 any(source, options)
             }

@@ -95,9 +95,13 @@ impl<'a> Document<'a> {
                         && let Some(name) = id.strip_prefix('#')
                         && !name.is_empty()
                     {
-                        self.anchors.entry(format!("{}#{name}", place.base)).or_insert_with(|| place.clone());
+                        self.anchors
+                            .entry(format!("{}#{name}", place.base))
+                            .or_insert_with(|| place.clone());
                     } else if identifier(place.value, place.dialect).is_some() {
-                        self.resources.entry(place.base.clone()).or_insert_with(|| place.clone());
+                        self.resources
+                            .entry(place.base.clone())
+                            .or_insert_with(|| place.clone());
                     }
                     for key in ["$anchor", "$dynamicAnchor"] {
                         if let Some(Value::String(name)) = map.get(key) {
@@ -105,19 +109,28 @@ impl<'a> Document<'a> {
                                 .entry(format!("{}#{name}", place.base))
                                 .or_insert_with(|| place.clone());
                             if key == "$dynamicAnchor" {
-                                self.dynamic.entry(name.clone()).or_default().push(place.pointer.clone());
+                                self.dynamic
+                                    .entry(name.clone())
+                                    .or_default()
+                                    .push(place.pointer.clone());
                             }
                         }
                     }
                     for (key, value) in map {
                         // Instances, not schemas: an `$id` in one of them names nothing.
-                        if is_container(value) && !matches!(key.as_str(), "enum" | "const" | "default" | "examples") {
+                        if is_container(value)
+                            && !matches!(key.as_str(), "enum" | "const" | "default" | "examples")
+                        {
                             todo.push(place.child(&[key], value));
                         }
                     }
                 }
                 Value::Array(items) => {
-                    for (i, value) in items.iter().enumerate().filter(|(_, value)| is_container(value)) {
+                    for (i, value) in items
+                        .iter()
+                        .enumerate()
+                        .filter(|(_, value)| is_container(value))
+                    {
                         todo.push(place.child(&[&i.to_string()], value));
                     }
                 }
@@ -135,7 +148,11 @@ impl<'a> Document<'a> {
             Some(place) => place,
             // The root answers to the empty URI even where it has an id.
             None if uri.is_empty() => &self.root,
-            None => return Err(format!("'{uri}' is not in this document, and nothing is fetched")),
+            None => {
+                return Err(format!(
+                    "'{uri}' is not in this document, and nothing is fetched"
+                ));
+            }
         };
         if fragment.is_empty() {
             return Ok(resource.clone());
@@ -163,7 +180,9 @@ impl<'a> Document<'a> {
 
     /// Whether a dynamic reference to `name` can only mean one place.
     pub(super) fn is_static(&self, name: &str) -> bool {
-        self.dynamic.get(name).is_none_or(|places| places.len() <= 1)
+        self.dynamic
+            .get(name)
+            .is_none_or(|places| places.len() <= 1)
     }
 }
 
@@ -327,6 +346,10 @@ mod tests {
         assert!(get("#here").is_err());
         assert!(get("not-a-schema").is_err());
         assert!(get("#/nope").unwrap_err().contains("/nope"));
-        assert!(get("http://elsewhere/").unwrap_err().contains("nothing is fetched"));
+        assert!(
+            get("http://elsewhere/")
+                .unwrap_err()
+                .contains("nothing is fetched")
+        );
     }
 }

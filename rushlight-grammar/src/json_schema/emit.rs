@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use super::MemberOrder;
 use super::cases::{ArrayShape, Class, ObjectShape};
 use super::compiler::{Compiler, StateId};
 use super::logic::{Formula, Kind};
 use super::rules::{Rules, Symbol, Terminal};
 use super::rx::Rx;
-use super::MemberOrder;
 use super::schema::NodeId;
 use crate::GrammarErrorKind;
 
@@ -72,7 +72,11 @@ impl<'a> Compiler<'a> {
         let mut alternatives = Vec::new();
         let mut emitted = Emitted::default();
         let mut words = Vec::new();
-        for (kind, word) in [(Kind::Null, "null"), (Kind::True, "true"), (Kind::False, "false")] {
+        for (kind, word) in [
+            (Kind::Null, "null"),
+            (Kind::True, "true"),
+            (Kind::False, "false"),
+        ] {
             let formula = self.expand(state, kind);
             if !matches!(formula, Formula::False) {
                 emitted.guarded |= self.has_guard(&formula);
@@ -83,7 +87,11 @@ impl<'a> Compiler<'a> {
             alternatives.push(vec![out.rules.terminal(Terminal::Raw(Rx::alt(words)))]);
         }
         for kind in [Kind::Number, Kind::String] {
-            let base = if kind == Kind::Number { self.numbers.any() } else { Rx::All };
+            let base = if kind == Kind::Number {
+                self.numbers.any()
+            } else {
+                Rx::All
+            };
             let formula = self.expand(state, kind);
             if self.has_guard(&formula) {
                 emitted.guarded = true;
@@ -128,8 +136,15 @@ impl<'a> Compiler<'a> {
         if rest == rx {
             return Some(rx);
         }
-        let node = self.literals(state).first().map_or(NodeId::TRUE, |(node, _)| *node);
-        self.need_guard(node, "maxLength", "the lengths multiply the states of a pattern");
+        let node = self
+            .literals(state)
+            .first()
+            .map_or(NodeId::TRUE, |(node, _)| *node);
+        self.need_guard(
+            node,
+            "maxLength",
+            "the lengths multiply the states of a pattern",
+        );
         emitted.guarded = true;
         (rest.is_empty() != Some(true)).then_some(rest)
     }
@@ -154,21 +169,33 @@ impl<'a> Compiler<'a> {
     }
 
     fn array(&mut self, shape: &mut ArrayShape, out: &mut Emitter) -> Vec<Symbol> {
-        let (open, close, comma) = (out.rules.text("["), out.rules.text("]"), out.rules.text(","));
+        let (open, close, comma) = (
+            out.rules.text("["),
+            out.rules.text("]"),
+            out.rules.text(","),
+        );
         let mut symbols = vec![open];
         let capped = shape.min.max(shape.max.unwrap_or(0));
         if let Some((state, low, high)) = shape.contains {
             let bound = low.max(high.unwrap_or(0));
             if bound <= 16 && capped <= 64 && shape.prefix.len() <= 64 {
                 if high.is_some() && self.outside(state).is_none() {
-                    self.need_guard(NodeId::TRUE, "maxContains", "the complement of a conjunction");
+                    self.need_guard(
+                        NodeId::TRUE,
+                        "maxContains",
+                        "the complement of a conjunction",
+                    );
                     shape.guarded = true;
                 }
                 symbols.push(self.counted_items(shape, (state, low, high), out));
                 symbols.push(close);
                 return symbols;
             }
-            self.need_guard(NodeId::TRUE, "contains", "the counts are too large to write out");
+            self.need_guard(
+                NodeId::TRUE,
+                "contains",
+                "the counts are too large to write out",
+            );
             shape.guarded = true;
         }
         // From the last prefix item backwards: `tail` is what may follow after position i, with its comma.
@@ -180,10 +207,16 @@ impl<'a> Compiler<'a> {
             let item = out.symbol(shape.rest);
             if shape.prefix.is_empty() {
                 let item_comma = out.rules.rule(vec![vec![item, comma]]);
-                let mut list = out.rules.repeat(item_comma, rest_min.max(1) - 1, rest_max.map(|m| m - 1));
+                let mut list =
+                    out.rules
+                        .repeat(item_comma, rest_min.max(1) - 1, rest_max.map(|m| m - 1));
                 list.push(item);
                 let list = out.rules.rule(vec![list]);
-                symbols.push(if rest_min == 0 { out.rules.rule(vec![vec![], vec![list]]) } else { list });
+                symbols.push(if rest_min == 0 {
+                    out.rules.rule(vec![vec![], vec![list]])
+                } else {
+                    list
+                });
                 symbols.push(close);
                 return symbols;
             }
@@ -219,7 +252,10 @@ impl<'a> Compiler<'a> {
         out: &mut Emitter,
     ) -> Symbol {
         // At least one, so that the first item, which no comma precedes, has a position of its own.
-        let positions = (shape.prefix.len() as u64).max(shape.min).max(shape.max.unwrap_or(0)).max(1);
+        let positions = (shape.prefix.len() as u64)
+            .max(shape.min)
+            .max(shape.max.unwrap_or(0))
+            .max(1);
         let counts = high.unwrap_or(low);
         let others = self.outside(state);
         let comma = out.rules.text(",");
@@ -236,13 +272,17 @@ impl<'a> Compiler<'a> {
                     alternatives.push(Vec::new());
                 }
                 if shape.max.is_none_or(|max| position < max) {
-                    let at = usize::try_from(position).ok().and_then(|i| shape.prefix.get(i).copied());
+                    let at = usize::try_from(position)
+                        .ok()
+                        .and_then(|i| shape.prefix.get(i).copied());
                     let base = at.unwrap_or(shape.rest);
                     // The last position stands for all that follow, where there is no maximum.
                     let next = (position + 1).min(positions);
                     let mut step = |this: &mut Self, item: StateId, count: u64| {
                         let item = this.meet(&[base, item]);
-                        if let (false, Some(next)) = (item == StateId::NEVER, ids.get(&(next, count))) {
+                        if let (false, Some(next)) =
+                            (item == StateId::NEVER, ids.get(&(next, count)))
+                        {
                             let mut symbols = Vec::new();
                             if position > 0 {
                                 symbols.push(comma);
@@ -270,13 +310,20 @@ impl<'a> Compiler<'a> {
     }
 
     fn object(&mut self, shape: &mut ObjectShape, out: &mut Emitter) -> Vec<Symbol> {
-        let (open, close, colon) = (out.rules.text("{"), out.rules.text("}"), out.rules.text(":"));
+        let (open, close, colon) = (
+            out.rules.text("{"),
+            out.rules.text("}"),
+            out.rules.text(":"),
+        );
         let mut items = Vec::new();
         for named in &shape.named {
             let name = serde_json::Value::String(named.name.clone()).to_string();
             let key = out.rules.text(&name);
             let value = out.symbol(named.state);
-            items.push((out.rules.rule(vec![vec![key, colon, value]]), named.required));
+            items.push((
+                out.rules.rule(vec![vec![key, colon, value]]),
+                named.required,
+            ));
         }
         let mut extra = Vec::new();
         for Class { names, state } in &shape.open {
@@ -286,25 +333,42 @@ impl<'a> Compiler<'a> {
         }
         let extra = (!extra.is_empty()).then(|| out.rules.rule(extra));
         let required = items.iter().filter(|(_, r)| *r).count() as u64;
-        if self.member_order == MemberOrder::Any && !items.is_empty() && items.len() + usize::from(extra.is_some()) > 1 {
-            self.need_guard(NodeId::TRUE, "properties", "members may be written in any order");
+        if self.member_order == MemberOrder::Any
+            && !items.is_empty()
+            && items.len() + usize::from(extra.is_some()) > 1
+        {
+            self.need_guard(
+                NodeId::TRUE,
+                "properties",
+                "members may be written in any order",
+            );
             shape.unordered = true;
-            let any = items.iter().map(|(item, _)| vec![*item]).chain(extra.map(|e| vec![e])).collect();
+            let any = items
+                .iter()
+                .map(|(item, _)| vec![*item])
+                .chain(extra.map(|e| vec![e]))
+                .collect();
             let any = out.rules.rule(any);
-            let body = self.plain_members(&[], Some(any), (shape.min.max(required), shape.max), out);
+            let body =
+                self.plain_members(&[], Some(any), (shape.min.max(required), shape.max), out);
             return vec![open, body, close];
         }
         let optional = items.len() as u64 - required;
         let min = shape.min.saturating_sub(required);
         let max = shape.max.map(|m| m.saturating_sub(required));
         let top = min.max(max.unwrap_or(0));
-        let counted = optional > 0 && (min > 0 || max.is_some_and(|m| extra.is_some() || m < optional));
+        let counted =
+            optional > 0 && (min > 0 || max.is_some_and(|m| extra.is_some() || m < optional));
         let body = if !counted {
             self.plain_members(&items, extra, (min, max), out)
         } else if (optional + 1).saturating_mul(top + 1) <= self.limits.counted_rules {
             self.counted_members(&items, extra, (min, max), out)
         } else {
-            self.need_guard(NodeId::TRUE, "minProperties", "the counts are too large to write out");
+            self.need_guard(
+                NodeId::TRUE,
+                "minProperties",
+                "the counts are too large to write out",
+            );
             shape.guarded = true;
             self.plain_members(&items, extra, (0, None), out)
         };
@@ -327,10 +391,16 @@ impl<'a> Compiler<'a> {
                 let after = out.rules.repeat(with_comma, min, max);
                 let after = out.rules.rule(vec![after]);
                 let item_comma = out.rules.rule(vec![vec![extra, comma]]);
-                let mut list = out.rules.repeat(item_comma, min.max(1) - 1, max.map(|m| m - 1));
+                let mut list = out
+                    .rules
+                    .repeat(item_comma, min.max(1) - 1, max.map(|m| m - 1));
                 list.push(extra);
                 let list = out.rules.rule(vec![list]);
-                let first = if min == 0 { out.rules.rule(vec![vec![], vec![list]]) } else { list };
+                let first = if min == 0 {
+                    out.rules.rule(vec![vec![], vec![list]])
+                } else {
+                    list
+                };
                 (first, after)
             }
             _ => {
@@ -345,13 +415,10 @@ impl<'a> Compiler<'a> {
                     out.rules.rule(vec![vec![comma, *item, after]]),
                 )
             } else {
-                (
-                    out.rules.rule(vec![vec![*item, after], vec![first]]),
-                    {
-                        let maybe = out.rules.rule(vec![vec![], vec![comma, *item]]);
-                        out.rules.rule(vec![vec![maybe, after]])
-                    },
-                )
+                (out.rules.rule(vec![vec![*item, after], vec![first]]), {
+                    let maybe = out.rules.rule(vec![vec![], vec![comma, *item]]);
+                    out.rules.rule(vec![vec![maybe, after]])
+                })
             };
             first = next_first;
             after = next_after;
@@ -383,9 +450,17 @@ impl<'a> Compiler<'a> {
                             out.rules.rule(vec![list])
                         } else {
                             let mut list = vec![extra];
-                            list.extend(out.rules.repeat(with_comma, low.max(1) - 1, high.map(|h| h - 1)));
+                            list.extend(out.rules.repeat(
+                                with_comma,
+                                low.max(1) - 1,
+                                high.map(|h| h - 1),
+                            ));
                             let list = out.rules.rule(vec![list]);
-                            if low == 0 { out.rules.rule(vec![vec![], vec![list]]) } else { list }
+                            if low == 0 {
+                                out.rules.rule(vec![vec![], vec![list]])
+                            } else {
+                                list
+                            }
                         }
                     }
                     _ if low == 0 => out.rules.rule(vec![vec![]]),
@@ -399,10 +474,18 @@ impl<'a> Compiler<'a> {
             for written in 0..2 {
                 for count in 0..=counts {
                     let mut alternatives = Vec::new();
-                    let mut with = if written == 1 { vec![comma, *item] } else { vec![*item] };
+                    let mut with = if written == 1 {
+                        vec![comma, *item]
+                    } else {
+                        vec![*item]
+                    };
                     let after = if *required { count } else { count + 1 };
                     // Without a maximum the last count means "enough".
-                    let after = if max.is_none() { after.min(counts) } else { after };
+                    let after = if max.is_none() {
+                        after.min(counts)
+                    } else {
+                        after
+                    };
                     let index = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
                     if let Some(symbol) = next[1].get(index(after)) {
                         with.push(*symbol);

@@ -106,7 +106,7 @@ pub(super) enum Atom {
 }
 
 /// `properties`, `patternProperties` and `additionalProperties` of one schema.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Members {
     pub(super) named: Vec<(String, StateId)>,
     pub(super) patterns: Vec<(Rc<Rx>, StateId)>,
@@ -117,7 +117,7 @@ pub(super) struct Members {
 }
 
 /// `prefixItems` and `items` of one schema.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Items {
     pub(super) prefix: Vec<StateId>,
     pub(super) rest: Option<StateId>,
@@ -141,7 +141,10 @@ impl<'a> Compiler<'a> {
 
     fn all_of(&mut self, literals: &[Literal], kind: Kind) -> Formula {
         let outer = std::mem::take(&mut self.visiting);
-        let parts = literals.iter().map(|(node, positive)| self.formula(*node, *positive, kind)).collect();
+        let parts = literals
+            .iter()
+            .map(|(node, positive)| self.formula(*node, *positive, kind))
+            .collect();
         self.visiting = outer;
         all(parts)
     }
@@ -153,7 +156,11 @@ impl<'a> Compiler<'a> {
             _ => {}
         }
         if self.visiting.contains(&node) {
-            self.problem(node, "$ref", "the reference reaches itself without consuming anything".to_owned());
+            self.problem(
+                node,
+                "$ref",
+                "the reference reaches itself without consuming anything".to_owned(),
+            );
             return Formula::False;
         }
         if self.budget == 0 || self.visiting.len() > self.limits.depth {
@@ -162,7 +169,10 @@ impl<'a> Compiler<'a> {
                 GrammarErrorKind::Limit,
                 pointer,
                 "",
-                format!("more than {} expansions or {} levels", self.limits.expansions, self.limits.depth),
+                format!(
+                    "more than {} expansions or {} levels",
+                    self.limits.expansions, self.limits.depth
+                ),
             );
             return Formula::False;
         }
@@ -189,7 +199,13 @@ impl<'a> Compiler<'a> {
             return if positive {
                 all(parts)
             } else {
-                any(Source { node, keyword: "not" }, parts)
+                any(
+                    Source {
+                        node,
+                        keyword: "not",
+                    },
+                    parts,
+                )
             };
         }
         if !positive {
@@ -209,23 +225,43 @@ impl<'a> Compiler<'a> {
             Test::Types(mask) => self.types(*mask, positive, kind),
             Test::Values(values) => self.values(values, source, positive, kind),
             Test::All(nodes) => {
-                let parts = nodes.iter().map(|n| self.formula(*n, positive, kind)).collect();
-                if positive { all(parts) } else { any(source, parts) }
+                let parts = nodes
+                    .iter()
+                    .map(|n| self.formula(*n, positive, kind))
+                    .collect();
+                if positive {
+                    all(parts)
+                } else {
+                    any(source, parts)
+                }
             }
             Test::Any(nodes) => {
-                let parts = nodes.iter().map(|n| self.formula(*n, positive, kind)).collect();
-                if positive { any(source, parts) } else { all(parts) }
+                let parts = nodes
+                    .iter()
+                    .map(|n| self.formula(*n, positive, kind))
+                    .collect();
+                if positive {
+                    any(source, parts)
+                } else {
+                    all(parts)
+                }
             }
             Test::One(nodes) => self.one_of(nodes, source, positive, kind),
             Test::Not(node) => {
                 self.note(source.node, "not", How::Rewriting);
-                self.formula(*node, !positive, kind)
+                unevaluating(self.formula(*node, !positive, kind))
             }
             Test::If(test, then, otherwise) => {
                 self.note(source.node, "if", How::Rewriting);
                 // (if and then) or (not if and else); its complement has the same shape.
-                let yes = [self.formula(*test, true, kind), self.formula(*then, positive, kind)];
-                let no = [self.formula(*test, false, kind), self.formula(*otherwise, positive, kind)];
+                let yes = [
+                    self.formula(*test, true, kind),
+                    self.formula(*then, positive, kind),
+                ];
+                let no = [
+                    self.formula(*test, false, kind),
+                    self.formula(*otherwise, positive, kind),
+                ];
                 any(source, vec![all(yes.into()), all(no.into())])
             }
             Test::Ref(node) => self.formula(*node, positive, kind),
@@ -236,7 +272,11 @@ impl<'a> Compiler<'a> {
                 self.number(&rule.test, source, positive)
             }
             Test::Text(rx) if kind == Kind::String => {
-                let rx = if positive { rx.clone() } else { Rc::new(Rx::clone(rx).complement()) };
+                let rx = if positive {
+                    rx.clone()
+                } else {
+                    Rc::new(Rx::clone(rx).complement())
+                };
                 Formula::Text(rx)
             }
             test if kind == Kind::Object => self.object_rule(test, source, positive),
@@ -258,7 +298,11 @@ impl<'a> Compiler<'a> {
     fn number(&mut self, test: &Test, source: Source, positive: bool) -> Formula {
         let rx = match test {
             Test::Compare(compare, bound) => {
-                let compare = if positive { *compare } else { compare.negated() };
+                let compare = if positive {
+                    *compare
+                } else {
+                    compare.negated()
+                };
                 Some(self.numbers.compared(compare, bound))
             }
             Test::Multiple(step) if positive => self.numbers.multiple(step),
@@ -286,7 +330,9 @@ impl<'a> Compiler<'a> {
                         texts.extend(point.into_iter().chain([d.text()]).map(Rx::Lit));
                     }
                     Some(d) => texts.push(self.numbers.equal(&d)),
-                    None => return Formula::Guarded(source, "a number of more than 400 digits".into()),
+                    None => {
+                        return Formula::Guarded(source, "a number of more than 400 digits".into());
+                    }
                 },
                 Value::Array(items) => parts.push(self.array_value(items, source, positive)),
                 Value::Object(members) => parts.push(self.object_value(members, source, positive)),
@@ -302,19 +348,29 @@ impl<'a> Compiler<'a> {
                 }
             };
         }
-        if positive { any(source, parts) } else { all(parts) }
+        if positive {
+            any(source, parts)
+        } else {
+            all(parts)
+        }
     }
 
     /// Exactly one: each alternative without the others that it is not proven disjoint from.
     fn one_of(&mut self, nodes: &[NodeId], source: Source, positive: bool, kind: Kind) -> Formula {
         if !positive {
             // None of them, or two at once.
-            let none = nodes.iter().map(|n| self.formula(*n, false, kind)).collect();
+            let none = nodes
+                .iter()
+                .map(|n| self.formula(*n, false, kind))
+                .collect();
             let mut options = vec![all(none)];
             for (i, a) in nodes.iter().enumerate() {
                 for b in nodes.iter().skip(i + 1) {
                     if !self.disjoint(*a, *b, kind) {
-                        options.push(all(vec![self.formula(*a, true, kind), self.formula(*b, true, kind)]));
+                        options.push(all(vec![
+                            self.formula(*a, true, kind),
+                            self.formula(*b, true, kind),
+                        ]));
                     }
                 }
             }
@@ -345,8 +401,12 @@ impl<'a> Compiler<'a> {
 
     /// How many pairs of possible alternatives are not proven disjoint.
     fn overlapping(&mut self, nodes: &[NodeId], here: &[Formula], kind: Kind) -> usize {
-        let possible: Vec<NodeId> =
-            nodes.iter().zip(here).filter(|(_, f)| !matches!(f, Formula::False)).map(|(n, _)| *n).collect();
+        let possible: Vec<NodeId> = nodes
+            .iter()
+            .zip(here)
+            .filter(|(_, f)| !matches!(f, Formula::False))
+            .map(|(n, _)| *n)
+            .collect();
         let mut pairs = 0;
         for (i, a) in possible.iter().enumerate() {
             for b in possible.iter().skip(i + 1) {
@@ -358,7 +418,11 @@ impl<'a> Compiler<'a> {
 
     /// Whether no value of `kind` satisfies both; a proof, never a guess.
     fn disjoint(&mut self, a: NodeId, b: NodeId, kind: Kind) -> bool {
-        let both = if a < b { [(a, true), (b, true)] } else { [(b, true), (a, true)] };
+        let both = if a < b {
+            [(a, true), (b, true)]
+        } else {
+            [(b, true), (a, true)]
+        };
         if a == b {
             return false;
         }
@@ -378,6 +442,28 @@ impl<'a> Compiler<'a> {
 /// A formula of a Boolean.
 pub(super) fn truth(value: bool) -> Formula {
     if value { Formula::True } else { Formula::False }
+}
+
+/// `formula`, counting nothing as evaluated: what stands under a `not` leaves no annotation.
+fn unevaluating(formula: Formula) -> Formula {
+    let each = |parts: Vec<Formula>| parts.into_iter().map(unevaluating).collect();
+    match formula {
+        Formula::All(parts) => Formula::All(each(parts)),
+        Formula::Any(source, parts) => Formula::Any(source, each(parts)),
+        Formula::Atom(Atom::Members(members)) if members.evaluates => {
+            Formula::Atom(Atom::Members(Rc::new(Members {
+                evaluates: false,
+                ..Members::clone(&members)
+            })))
+        }
+        Formula::Atom(Atom::Items(items)) if items.evaluates => {
+            Formula::Atom(Atom::Items(Rc::new(Items {
+                evaluates: false,
+                ..Items::clone(&items)
+            })))
+        }
+        other => other,
+    }
 }
 
 /// All of `parts`.
@@ -425,9 +511,15 @@ mod tests {
             node: NodeId::TRUE,
             keyword: "anyOf",
         };
-        assert!(matches!(all(vec![Formula::True, Formula::False]), Formula::False));
+        assert!(matches!(
+            all(vec![Formula::True, Formula::False]),
+            Formula::False
+        ));
         assert!(matches!(all(vec![]), Formula::True));
         assert!(matches!(any(source, vec![]), Formula::False));
-        assert!(matches!(any(source, vec![Formula::True, Formula::False]), Formula::True));
+        assert!(matches!(
+            any(source, vec![Formula::True, Formula::False]),
+            Formula::True
+        ));
     }
 }

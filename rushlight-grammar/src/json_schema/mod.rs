@@ -20,7 +20,9 @@ mod emit;
 mod format;
 mod guard;
 mod logic;
+mod names;
 mod number;
+mod operands;
 mod pattern;
 mod proof;
 mod report;
@@ -141,7 +143,10 @@ impl std::fmt::Debug for CompiledSchema {
 /// One report of every problem: [`GrammarErrorKind::Invalid`] for operands of the wrong type and references that name
 /// nothing, [`GrammarErrorKind::Unsupported`] for what only a guard could enforce while guards are off,
 /// [`GrammarErrorKind::Unsatisfiable`] where no value is valid, [`GrammarErrorKind::Limit`].
-pub fn compile_schema(schema: &Value, options: &SchemaOptions) -> Result<CompiledSchema, GrammarReport> {
+pub fn compile_schema(
+    schema: &Value,
+    options: &SchemaOptions,
+) -> Result<CompiledSchema, GrammarReport> {
     let (rules, first, guards, explained) = compile_rules(schema, options)?;
     Ok(CompiledSchema {
         grammar: rules.build(first, options.whitespace)?,
@@ -170,7 +175,11 @@ type CompiledRules = (Rules, usize, Vec<Arc<dyn Guard>>, Vec<Explained>);
 fn compile_rules(schema: &Value, options: &SchemaOptions) -> Result<CompiledRules, GrammarReport> {
     let mut compiler = Compiler::new(schema, options);
     let root = compiler.document.root().clone();
-    let node = if root.value == &Value::Bool(false) { NodeId::FALSE } else { compiler.node_at(root) };
+    let node = if root.value == &Value::Bool(false) {
+        NodeId::FALSE
+    } else {
+        compiler.node_at(root)
+    };
     let start = compiler.state([(node, true)]);
     let mut emitter = Emitter::default();
     let first = compiler.emit(start, &mut emitter);
@@ -189,7 +198,10 @@ fn compile_rules(schema: &Value, options: &SchemaOptions) -> Result<CompiledRule
     if let Some(report) = report::report(&compiler.problems) {
         return Err(report);
     }
-    let guards = guard.into_iter().map(|g| Arc::new(g) as Arc<dyn Guard>).collect();
+    let guards = guard
+        .into_iter()
+        .map(|g| Arc::new(g) as Arc<dyn Guard>)
+        .collect();
     let explained = compiler.explained();
     Ok((emitter.rules, first, guards, explained))
 }

@@ -47,7 +47,12 @@ impl Decimal {
             None => (text, 0),
         };
         let (integer, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        if exponent.unsigned_abs() > 400 || !integer.bytes().chain(fraction.bytes()).all(|b| b.is_ascii_digit()) {
+        if exponent.unsigned_abs() > 400
+            || !integer
+                .bytes()
+                .chain(fraction.bytes())
+                .all(|b| b.is_ascii_digit())
+        {
             return None;
         }
         let digits = format!("{integer}{fraction}");
@@ -58,9 +63,15 @@ impl Decimal {
         } else {
             let point = usize::try_from(point).ok()?;
             if point >= digits.len() {
-                (format!("{digits}{}", "0".repeat(point - digits.len())), String::new())
+                (
+                    format!("{digits}{}", "0".repeat(point - digits.len())),
+                    String::new(),
+                )
             } else {
-                (digits.get(..point)?.to_owned(), digits.get(point..)?.to_owned())
+                (
+                    digits.get(..point)?.to_owned(),
+                    digits.get(point..)?.to_owned(),
+                )
             }
         };
         let integer = integer.trim_start_matches('0');
@@ -126,7 +137,10 @@ impl Numbers {
     }
 
     fn natural(self) -> String {
-        format!("(?:0|[1-9][0-9]{{0,{}}})", self.digits.integer.saturating_sub(1))
+        format!(
+            "(?:0|[1-9][0-9]{{0,{}}})",
+            self.digits.integer.saturating_sub(1)
+        )
     }
 
     fn fraction(self) -> String {
@@ -157,7 +171,10 @@ impl Numbers {
 
     /// Whole numbers, written without a point.
     pub(super) fn integer(self) -> Rx {
-        Rx::Plain(format!("0|-?[1-9][0-9]{{0,{}}}", self.digits.integer.saturating_sub(1)))
+        Rx::Plain(format!(
+            "0|-?[1-9][0-9]{{0,{}}}",
+            self.digits.integer.saturating_sub(1)
+        ))
     }
 
     /// Numbers that are not whole.
@@ -209,7 +226,11 @@ impl Numbers {
         };
         let (natural, fraction) = (self.natural(), self.fraction());
         let all = Rx::Plain(format!("{natural}{fraction}{exponent}"));
-        if above { Rx::and([all, Rx::Plain("[0.]*[1-9][0-9.]*(?:[eE].*)?".to_owned())]) } else { all }
+        if above {
+            Rx::and([all, Rx::Plain("[0.]*[1-9][0-9.]*(?:[eE].*)?".to_owned())])
+        } else {
+            all
+        }
     }
 
     /// Texts whose value is exactly `value`.
@@ -226,7 +247,10 @@ impl Numbers {
         }
         Some(Rx::and([
             self.decimal(),
-            Rx::cat([Rx::Plain("-?".to_owned()), Rx::MultipleOf(coefficient, exponent)]),
+            Rx::cat([
+                Rx::Plain("-?".to_owned()),
+                Rx::MultipleOf(coefficient, exponent),
+            ]),
         ]))
     }
 
@@ -257,7 +281,10 @@ impl Numbers {
             if digit < b'9' {
                 let prefix = bound.integer.get(..i).unwrap_or_default();
                 let low = char::from(digit + 1);
-                options.push(format!("{prefix}[{low}-9][0-9]{{{}}}{fraction}", len - i - 1));
+                options.push(format!(
+                    "{prefix}[{low}-9][0-9]{{{}}}{fraction}",
+                    len - i - 1
+                ));
             }
         }
         let whole = &bound.integer;
@@ -267,7 +294,10 @@ impl Numbers {
             for (i, digit) in bound.fraction.bytes().enumerate() {
                 if digit < b'9' {
                     let prefix = bound.fraction.get(..i).unwrap_or_default();
-                    options.push(format!("{whole}\\.{prefix}[{}-9][0-9]*", char::from(digit + 1)));
+                    options.push(format!(
+                        "{whole}\\.{prefix}[{}-9][0-9]*",
+                        char::from(digit + 1)
+                    ));
                 }
             }
             options.push(format!("{whole}\\.{}[0-9]*[1-9][0-9]*", bound.fraction));
@@ -281,8 +311,14 @@ impl Numbers {
     /// Any of `options`, with no more fraction digits than a number may have.
     fn capped(self, options: Vec<String>) -> Rx {
         let all = Rx::Plain(options.join("|"));
-        let open = options.iter().any(|option| option.contains('*') || option.contains('+'));
-        if open { Rx::and([all, Rx::Plain(format!("[0-9]+{}", self.fraction()))]) } else { all }
+        let open = options
+            .iter()
+            .any(|option| option.contains('*') || option.contains('+'));
+        if open {
+            Rx::and([all, Rx::Plain(format!("[0-9]+{}", self.fraction()))])
+        } else {
+            all
+        }
     }
 
     /// Magnitudes below that of `bound`, zero among them.
@@ -309,9 +345,16 @@ impl Numbers {
         for (i, digit) in bound.fraction.bytes().enumerate() {
             let prefix = bound.fraction.get(..i).unwrap_or_default();
             // A fraction that stops here is smaller: the bound goes on with a non-zero digit somewhere.
-            options.push(if i == 0 { whole.clone() } else { format!("{whole}\\.{prefix}") });
+            options.push(if i == 0 {
+                whole.clone()
+            } else {
+                format!("{whole}\\.{prefix}")
+            });
             if digit > b'0' {
-                options.push(format!("{whole}\\.{prefix}[0-{}][0-9]*", char::from(digit - 1)));
+                options.push(format!(
+                    "{whole}\\.{prefix}[0-{}][0-9]*",
+                    char::from(digit - 1)
+                ));
             }
         }
         if inclusive {
@@ -359,10 +402,18 @@ mod tests {
     #[test]
     fn comparisons_agree_with_arithmetic() {
         let numbers = Numbers::new(Digits::default());
-        let bounds = ["0", "1", "9", "10", "99", "100", "105", "0.5", "1.25", "9.99", "10.01", "0.05"];
+        let bounds = [
+            "0", "1", "9", "10", "99", "100", "105", "0.5", "1.25", "9.99", "10.01", "0.05",
+        ];
         let mut texts: Vec<String> = Vec::new();
-        for whole in ["0", "1", "2", "8", "9", "10", "11", "99", "100", "101", "104", "105", "106", "999", "1000"] {
-            for fraction in ["", ".0", ".00", ".01", ".04", ".05", ".051", ".1", ".2", ".25", ".250", ".26", ".5", ".9", ".99", ".991"] {
+        for whole in [
+            "0", "1", "2", "8", "9", "10", "11", "99", "100", "101", "104", "105", "106", "999",
+            "1000",
+        ] {
+            for fraction in [
+                "", ".0", ".00", ".01", ".04", ".05", ".051", ".1", ".2", ".25", ".250", ".26",
+                ".5", ".9", ".99", ".991",
+            ] {
                 texts.push(format!("{whole}{fraction}"));
                 texts.push(format!("-{whole}{fraction}"));
             }
@@ -371,7 +422,12 @@ mod tests {
             for bound in bounds {
                 let bound = format!("{sign}{bound}");
                 let b: f64 = bound.parse().unwrap();
-                for compare in [Compare::Less, Compare::AtMost, Compare::AtLeast, Compare::More] {
+                for compare in [
+                    Compare::Less,
+                    Compare::AtMost,
+                    Compare::AtLeast,
+                    Compare::More,
+                ] {
                     let ast = numbers.compared(compare, &decimal(&bound));
                     let mut builder = llguidance::derivre::RegexBuilder::new();
                     let expr = builder.mk(&ast.to_ast()).unwrap();

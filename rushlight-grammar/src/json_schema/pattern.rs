@@ -60,12 +60,18 @@ impl Node {
     fn to_rx(&self) -> Result<Rx, String> {
         Ok(match self {
             Node::Plain(text) => Rx::Plain(text.clone()),
-            Node::Cat(parts) => {
-                Rx::cat(parts.iter().map(Node::to_rx).collect::<Result<Vec<_>, _>>()?)
-            }
-            Node::Alt(parts) => {
-                Rx::alt(parts.iter().map(Node::to_rx).collect::<Result<Vec<_>, _>>()?)
-            }
+            Node::Cat(parts) => Rx::cat(
+                parts
+                    .iter()
+                    .map(Node::to_rx)
+                    .collect::<Result<Vec<_>, _>>()?,
+            ),
+            Node::Alt(parts) => Rx::alt(
+                parts
+                    .iter()
+                    .map(Node::to_rx)
+                    .collect::<Result<Vec<_>, _>>()?,
+            ),
             Node::Rep(inner, min, max) => Rx::Rep(Box::new(inner.to_rx()?), *min, *max),
             Node::Begin | Node::End | Node::Ahead(..) => {
                 return Err("an anchor or look-ahead inside a repetition".to_owned());
@@ -77,7 +83,9 @@ impl Node {
 /// The language of a whole text, at its very start.
 fn begin(node: &Node) -> Result<Rx, String> {
     match node {
-        Node::Alt(parts) => Ok(Rx::alt(parts.iter().map(begin).collect::<Result<Vec<_>, _>>()?)),
+        Node::Alt(parts) => Ok(Rx::alt(
+            parts.iter().map(begin).collect::<Result<Vec<_>, _>>()?,
+        )),
         Node::Cat(parts) => {
             let mut parts: &[Node] = parts;
             // `^` may stand after look-aheads, which consume nothing; everything after it starts at 0.
@@ -126,7 +134,10 @@ fn begin(node: &Node) -> Result<Rx, String> {
             {
                 parts = rest;
             }
-            Ok(Rx::cat([Rx::All, follow(&Node::Cat(parts.to_vec()), Rx::All)?]))
+            Ok(Rx::cat([
+                Rx::All,
+                follow(&Node::Cat(parts.to_vec()), Rx::All)?,
+            ]))
         }
         Node::Begin => Ok(Rx::All),
         other if other.has_begin() => Err("a start anchor inside a repetition".to_owned()),
@@ -140,7 +151,10 @@ fn follow(node: &Node, rest: Rx) -> Result<Rx, String> {
         return Ok(Rx::cat([node.to_rx()?, rest]));
     }
     match node {
-        Node::Cat(parts) => parts.iter().rev().try_fold(rest, |rest, part| follow(part, rest)),
+        Node::Cat(parts) => parts
+            .iter()
+            .rev()
+            .try_fold(rest, |rest, part| follow(part, rest)),
         Node::Alt(parts) => {
             let options = parts.iter().map(|part| follow(part, rest.clone()));
             Ok(Rx::alt(options.collect::<Result<Vec<_>, _>>()?))
@@ -152,7 +166,10 @@ fn follow(node: &Node, rest: Rx) -> Result<Rx, String> {
         }),
         Node::Ahead(inner, positive) => {
             let seen = follow(inner, Rx::All)?;
-            Ok(Rx::and([rest, if *positive { seen } else { seen.complement() }]))
+            Ok(Rx::and([
+                rest,
+                if *positive { seen } else { seen.complement() },
+            ]))
         }
         Node::Begin => Err("a start anchor after other text".to_owned()),
         Node::Rep(..) | Node::Plain(_) => {
@@ -240,7 +257,13 @@ impl<'a> Parser<'a> {
 
     /// `{n}`, `{n,}`, `{n,m}`; anything else is a literal brace, as in web browsers.
     fn braces(&mut self) -> Result<Option<(u32, Option<u32>)>, String> {
-        let ahead: String = self.chars.clone().skip(1).take_while(|c| *c != '}').take(24).collect();
+        let ahead: String = self
+            .chars
+            .clone()
+            .skip(1)
+            .take_while(|c| *c != '}')
+            .take(24)
+            .collect();
         let closes = self.chars.clone().nth(ahead.chars().count() + 1) == Some('}');
         let (low, high) = match ahead.split_once(',') {
             Some((low, high)) => (low, Some(high)),
@@ -400,7 +423,10 @@ impl<'a> Parser<'a> {
     }
 
     fn escaped(&mut self) -> Result<Escaped, String> {
-        let c = self.chars.next().ok_or("the pattern ends after a backslash")?;
+        let c = self
+            .chars
+            .next()
+            .ok_or("the pattern ends after a backslash")?;
         let set = |s: &str| Ok(Escaped::Set(s.to_owned()));
         match c {
             'd' => set("0-9"),
@@ -419,7 +445,9 @@ impl<'a> Parser<'a> {
             'c' => match self.chars.next() {
                 Some(letter) if letter.is_ascii_alphabetic() => {
                     let code = u32::from(letter.to_ascii_uppercase()) - u32::from('@');
-                    char::from_u32(code).map(Escaped::Char).ok_or_else(|| "a bad control escape".to_owned())
+                    char::from_u32(code)
+                        .map(Escaped::Char)
+                        .ok_or_else(|| "a bad control escape".to_owned())
                 }
                 _ => Err("a bad control escape".to_owned()),
             },
@@ -435,7 +463,11 @@ impl<'a> Parser<'a> {
             return Err("a property escape without braces".to_owned());
         }
         let name: String = self.chars.by_ref().take_while(|c| *c != '}').collect();
-        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "_=- ".contains(c)) {
+        if name.is_empty()
+            || !name
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "_=- ".contains(c))
+        {
             return Err(format!("the property '{name}'"));
         }
         // The engine's own parser knows which names exist.
@@ -484,7 +516,9 @@ enum Escaped {
 }
 
 fn scalar(code: u32) -> Result<Escaped, String> {
-    char::from_u32(code).map(Escaped::Char).ok_or_else(|| "a lone surrogate".to_owned())
+    char::from_u32(code)
+        .map(Escaped::Char)
+        .ok_or_else(|| "a lone surrogate".to_owned())
 }
 
 /// `c` for both the inside and the outside of a class.
@@ -504,10 +538,18 @@ mod tests {
     fn check(pattern: &str, yes: &[&str], no: &[&str]) {
         let rx = search(pattern).unwrap();
         for text in yes {
-            assert_eq!(rx.matches(text), Some(true), "{pattern} should find in {text:?}");
+            assert_eq!(
+                rx.matches(text),
+                Some(true),
+                "{pattern} should find in {text:?}"
+            );
         }
         for text in no {
-            assert_eq!(rx.matches(text), Some(false), "{pattern} should not find in {text:?}");
+            assert_eq!(
+                rx.matches(text),
+                Some(false),
+                "{pattern} should not find in {text:?}"
+            );
         }
     }
 
@@ -529,7 +571,11 @@ mod tests {
     fn look_ahead_is_intersection_and_complement() {
         check("^(?!foo)", &["", "bar", "xfoo"], &["foo", "foobar"]);
         check("^(?!.*bad).*$", &["good"], &["a bad one"]);
-        check("^(?=.*[a-z])(?=.*[0-9]).{3,}$", &["a1b", "12c"], &["abc", "a1"]);
+        check(
+            "^(?=.*[a-z])(?=.*[0-9]).{3,}$",
+            &["a1b", "12c"],
+            &["abc", "a1"],
+        );
         check("^(?!-)[a-z-]+$", &["a-"], &["-a"]);
         check("^a(?!b$)", &["a", "abc"], &["ab"]);
         assert!(search("(?<=a)b").is_err());

@@ -21,12 +21,16 @@ impl<'a> Compiler<'a> {
                 let rx = self.language(formula, &base, &mut true);
                 rx.is_empty() == Some(true)
             }
-            (formula, Kind::String) => self.language(formula, &Rx::All, &mut true).is_empty() == Some(true),
+            (formula, Kind::String) => {
+                self.language(formula, &Rx::All, &mut true).is_empty() == Some(true)
+            }
             (formula, kind) => {
                 // A proof writes no notes: it may look at combinations that are never emitted.
                 self.mute();
                 let cases = self.disjunction(vec![Case::default()], formula, kind);
-                let empty = cases.iter().all(|case| self.case_is_empty(case, kind, depth));
+                let empty = cases
+                    .iter()
+                    .all(|case| self.case_is_empty(case, kind, depth));
                 self.unmute();
                 empty
             }
@@ -43,7 +47,9 @@ impl<'a> Compiler<'a> {
             _ => match self.array_shape(case) {
                 None => true,
                 Some(shape) => (0..shape.min.min(shape.prefix.len() as u64)).any(|i| {
-                    let state = usize::try_from(i).ok().and_then(|i| shape.prefix.get(i).copied());
+                    let state = usize::try_from(i)
+                        .ok()
+                        .and_then(|i| shape.prefix.get(i).copied());
                     state.is_some_and(|s| self.state_is_empty(s, depth - 1))
                 }),
             },

@@ -176,7 +176,9 @@ impl Rules {
         for (r, alternatives) in self.rules.iter().enumerate() {
             let mut counts = Vec::with_capacity(alternatives.len());
             for (a, symbols) in alternatives.iter().enumerate() {
-                let dead = symbols.iter().any(|s| matches!(s, Symbol::Terminal(t) if live.get(*t) != Some(&true)));
+                let dead = symbols
+                    .iter()
+                    .any(|s| matches!(s, Symbol::Terminal(t) if live.get(*t) != Some(&true)));
                 let mut count = if dead { usize::MAX } else { 0 };
                 if !dead {
                     for symbol in symbols {
@@ -220,7 +222,11 @@ impl Rules {
     }
 
     /// The grammar in the mask engine's form, from `start`.
-    pub(super) fn build(&self, start: usize, whitespace: Whitespace) -> Result<GrammarInit, GrammarError> {
+    pub(super) fn build(
+        &self,
+        start: usize,
+        whitespace: Whitespace,
+    ) -> Result<GrammarInit, GrammarError> {
         let mut lexer = LexerSpec::new().map_err(engine_error)?;
         let mut grammar = Grammar::new(None);
         self.build_in(start, whitespace, &mut grammar, &mut lexer)?;
@@ -240,7 +246,9 @@ impl Rules {
             Whitespace::Compact | Whitespace::Bounded(0) => RegexAst::NoMatch,
             Whitespace::Bounded(n) => RegexAst::Regex(format!("[ \\t\\r\\n]{{1,{n}}}")),
         };
-        let class = lexer.setup_lexeme_class_with_skip(SkipSpec::once(skip)).map_err(engine_error)?;
+        let class = lexer
+            .setup_lexeme_class_with_skip(SkipSpec::once(skip))
+            .map_err(engine_error)?;
         lexer.regex_builder.unicode(true);
         lexer.regex_builder.utf8(true);
         let props = || SymbolProps {
@@ -285,10 +293,18 @@ impl Rules {
                                 (None, Some(terminal)) => {
                                     let ast = terminal.to_ast();
                                     let lexeme = lexer
-                                        .add_greedy_lexeme(String::new(), ast, false, None, usize::MAX)
+                                        .add_greedy_lexeme(
+                                            String::new(),
+                                            ast,
+                                            false,
+                                            None,
+                                            usize::MAX,
+                                        )
                                         .map_err(engine_error)?;
                                     let id = grammar.fresh_symbol_ext("t", props());
-                                    grammar.make_terminal(id, lexeme, lexer).map_err(engine_error)?;
+                                    grammar
+                                        .make_terminal(id, lexeme, lexer)
+                                        .map_err(engine_error)?;
                                     if let Some(slot) = terminals.get_mut(t) {
                                         *slot = Some(id);
                                     }
@@ -386,7 +402,9 @@ mod tests {
             let symbols = rules.repeat(item, min, Some(max));
             let whole = rules.reserve();
             rules.define(whole, vec![symbols]);
-            let got: Vec<u64> = lengths(&rules, Symbol::Rule(whole), 200).into_iter().collect();
+            let got: Vec<u64> = lengths(&rules, Symbol::Rule(whole), 200)
+                .into_iter()
+                .collect();
             assert_eq!(got, (min..=max).collect::<Vec<_>>(), "{min}..={max}");
         }
         let mut rules = Rules::default();
@@ -403,7 +421,10 @@ mod tests {
         let looping = rules.reserve();
         rules.define(looping, vec![vec![a, Symbol::Rule(looping)]]);
         let start = rules.reserve();
-        rules.define(start, vec![vec![dead], vec![Symbol::Rule(looping)], vec![a]]);
+        rules.define(
+            start,
+            vec![vec![dead], vec![Symbol::Rule(looping)], vec![a]],
+        );
         assert!(rules.prune(start));
         assert_eq!(rules.rules[start], vec![vec![a]]);
         assert!(!Rules::prune(&mut rules, looping));

@@ -150,9 +150,10 @@ impl Rx {
             }
             Rx::And(parts) => RegexAst::And(all(parts)),
             // Within all text: quoting maps a bare complement to one among all bytes, raw controls and quotes included.
-            Rx::Not(inner) => {
-                RegexAst::And(vec![Rx::All.to_ast(), RegexAst::Not(Box::new(inner.to_ast()))])
-            }
+            Rx::Not(inner) => RegexAst::And(vec![
+                Rx::All.to_ast(),
+                RegexAst::Not(Box::new(inner.to_ast())),
+            ]),
             Rx::MultipleOf(coefficient, exponent) => RegexAst::MultipleOf(*coefficient, *exponent),
         }
     }
@@ -187,7 +188,12 @@ impl Rx {
         if builder.exprset().is_positive(expr) {
             return Some(false);
         }
-        Some(builder.into_regex_limited(expr, EMPTINESS_FUEL).ok()?.always_empty())
+        Some(
+            builder
+                .into_regex_limited(expr, EMPTINESS_FUEL)
+                .ok()?
+                .always_empty(),
+        )
     }
 
     /// Emptiness of an intersection in which one part is a list of texts and the rest are lists or their complements.
@@ -256,10 +262,16 @@ mod tests {
     fn emptiness_sees_through_complements() {
         let a = Rx::Plain("a+".into());
         let b = Rx::Plain("[ab]+".into());
-        assert_eq!(Rx::and([a.clone(), b.clone().complement()]).is_empty(), Some(true));
+        assert_eq!(
+            Rx::and([a.clone(), b.clone().complement()]).is_empty(),
+            Some(true)
+        );
         assert_eq!(Rx::and([b, a.complement()]).is_empty(), Some(false));
         let one = Rx::alt([Rx::Lit("x".into()), Rx::Lit("y".into())]);
-        assert_eq!(Rx::and([one.clone(), Rx::Lit("y".into()).complement()]).is_empty(), Some(false));
+        assert_eq!(
+            Rx::and([one.clone(), Rx::Lit("y".into()).complement()]).is_empty(),
+            Some(false)
+        );
         assert_eq!(Rx::and([one, Rx::Lit("z".into())]).is_empty(), Some(true));
     }
 

@@ -11,6 +11,7 @@ use super::compiler::Compiler;
 use super::document::{Dialect, Place};
 use super::format;
 use super::number::{Compare, Decimal};
+use super::operands::{Read, count, decimal, kind_of, needs, small, strings, type_mask};
 use super::report::How;
 use super::rx::Rx;
 
@@ -65,11 +66,18 @@ pub(super) enum Test {
     Compare(Compare, Decimal),
     Multiple(Decimal),
     Text(Rc<Rx>),
-    Items { prefix: Vec<NodeId>, rest: Option<NodeId> },
+    Items {
+        prefix: Vec<NodeId>,
+        rest: Option<NodeId>,
+    },
     MinItems(u64),
     MaxItems(u64),
     Unique,
-    Contains { node: NodeId, min: u64, max: Option<u64> },
+    Contains {
+        node: NodeId,
+        min: u64,
+        max: Option<u64>,
+    },
     Properties {
         named: Vec<(String, NodeId)>,
         patterns: Vec<(Rc<Rx>, NodeId)>,
@@ -87,18 +95,24 @@ pub(super) enum Test {
     Opaque(u8, String),
 }
 
-type Read<T> = Result<T, (&'static str, String)>;
-
 impl<'a> Compiler<'a> {
     /// The rules of the schema at `place`, in the author's order.
     pub(super) fn read(&mut self, id: NodeId, place: &Place<'a>) -> Rc<Vec<Rule>> {
         let Value::Object(map) = place.value else {
-            self.problem(id, "", format!("a schema is an object or a boolean, not {}", kind_of(place.value)));
+            self.problem(
+                id,
+                "",
+                format!(
+                    "a schema is an object or a boolean, not {}",
+                    kind_of(place.value)
+                ),
+            );
             return Rc::new(Vec::new());
         };
         let mut rules = Vec::new();
         // Up to draft-07 a reference stands alone: the drafts say that what is beside it has no meaning.
-        let alone = place.dialect <= Dialect::Draft7 && map.get("$ref").is_some_and(Value::is_string);
+        let alone =
+            place.dialect <= Dialect::Draft7 && map.get("$ref").is_some_and(Value::is_string);
         for (key, value) in map {
             if alone && key != "$ref" {
                 continue;
@@ -114,7 +128,10 @@ impl<'a> Compiler<'a> {
         }
         // What is left to evaluate is only known once the rest is.
         rules.sort_by_key(|rule| {
-            matches!(rule.test, Test::UnevaluatedItems(_) | Test::UnevaluatedProperties(_))
+            matches!(
+                rule.test,
+                Test::UnevaluatedItems(_) | Test::UnevaluatedProperties(_)
+            )
         });
         Rc::new(rules)
     }
@@ -160,17 +177,25 @@ impl<'a> Compiler<'a> {
                 if then == NodeId::TRUE && otherwise == NodeId::TRUE && !map.contains_key("then") {
                     return Ok(None);
                 }
-                made("if", Test::If(self.child(place, &["if"], value), then, otherwise))
+                made(
+                    "if",
+                    Test::If(self.child(place, &["if"], value), then, otherwise),
+                )
             }
             "$ref" => made("$ref", Test::Ref(self.reference(place, "$ref", value)?)),
             "$recursiveRef" | "$dynamicRef" => self.dynamic(place, key, value).map(Some),
-            "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => self.bound(map, key, value),
+            "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => {
+                self.bound(map, key, value)
+            }
             "multipleOf" => match decimal(value) {
                 Some(step) if step.text() != "0" => {
                     let test = if self.numbers.multiple(&step).is_some() {
                         Test::Multiple(step)
                     } else {
-                        Test::Opaque(types::NUMBER, "its multiples have too many remainders".to_owned())
+                        Test::Opaque(
+                            types::NUMBER,
+                            "its multiples have too many remainders".to_owned(),
+                        )
                     };
                     made("multipleOf", test)
                 }
@@ -198,7 +223,10 @@ impl<'a> Compiler<'a> {
             "format" => match value {
                 Value::String(name) if name == "regex" => made(
                     "format",
-                    Test::Opaque(types::STRING, "well-formed patterns are not a regular language".to_owned()),
+                    Test::Opaque(
+                        types::STRING,
+                        "well-formed patterns are not a regular language".to_owned(),
+                    ),
                 ),
                 Value::String(name) => match format::language(name) {
                     Some(rx) => made("format", Test::Text(Rc::new(rx))),
@@ -227,19 +255,36 @@ impl<'a> Compiler<'a> {
                 let node = self.child(place, &["contains"], value);
                 made("contains", Test::Contains { node, min, max })
             }
-            "properties" | "patternProperties" | "additionalProperties" => self.properties(place, map, key),
+            "properties" | "patternProperties" | "additionalProperties" => {
+                self.properties(place, map, key)
+            }
             "required" => made("required", Test::Required(strings("required", value)?)),
-            "minProperties" => made("minProperties", Test::MinProperties(count("minProperties", value)?)),
-            "maxProperties" => made("maxProperties", Test::MaxProperties(count("maxProperties", value)?)),
-            "propertyNames" => made("propertyNames", Test::Names(self.child(place, &["propertyNames"], value))),
-            "dependentRequired" => made("dependentRequired", Test::Needs(needs("dependentRequired", value)?)),
+            "minProperties" => made(
+                "minProperties",
+                Test::MinProperties(count("minProperties", value)?),
+            ),
+            "maxProperties" => made(
+                "maxProperties",
+                Test::MaxProperties(count("maxProperties", value)?),
+            ),
+            "propertyNames" => made(
+                "propertyNames",
+                Test::Names(self.child(place, &["propertyNames"], value)),
+            ),
+            "dependentRequired" => made(
+                "dependentRequired",
+                Test::Needs(needs("dependentRequired", value)?),
+            ),
             "dependentSchemas" => {
                 let Value::Object(members) = value else {
                     return Err(("dependentSchemas", "must be an object".to_owned()));
                 };
-                let list = members
-                    .iter()
-                    .map(|(name, v)| (name.clone(), self.child(place, &["dependentSchemas", name], v)));
+                let list = members.iter().map(|(name, v)| {
+                    (
+                        name.clone(),
+                        self.child(place, &["dependentSchemas", name], v),
+                    )
+                });
                 made("dependentSchemas", Test::NeedsSchema(list.collect()))
             }
             "dependencies" => self.dependencies(place, value).map(Some),
@@ -263,46 +308,85 @@ impl<'a> Compiler<'a> {
         self.node_at(place.child(path, value))
     }
 
-    fn children(&mut self, place: &Place<'a>, keyword: &'static str, value: &'a Value) -> Read<Vec<NodeId>> {
+    fn children(
+        &mut self,
+        place: &Place<'a>,
+        keyword: &'static str,
+        value: &'a Value,
+    ) -> Read<Vec<NodeId>> {
         match value {
             Value::Array(items) if !items.is_empty() => Ok(items
                 .iter()
                 .enumerate()
                 .map(|(i, item)| self.child(place, &[keyword, &i.to_string()], item))
                 .collect()),
-            _ => Err((keyword, "must be an array of at least one schema".to_owned())),
+            _ => Err((
+                keyword,
+                "must be an array of at least one schema".to_owned(),
+            )),
         }
     }
 
-    fn reference(&mut self, place: &Place<'a>, keyword: &'static str, value: &Value) -> Read<NodeId> {
+    fn reference(
+        &mut self,
+        place: &Place<'a>,
+        keyword: &'static str,
+        value: &Value,
+    ) -> Read<NodeId> {
         let Value::String(reference) = value else {
             return Err((keyword, "must be a string".to_owned()));
         };
         match self.document.resolve(place, reference) {
             Ok(target) => Ok(self.node_at(target)),
-            Err(reason) => Err((keyword, format!("'{reference}' cannot be resolved: {reason}"))),
+            Err(reason) => Err((
+                keyword,
+                format!("'{reference}' cannot be resolved: {reason}"),
+            )),
         }
     }
 
     /// A dynamic reference is a plain one where its anchor exists at most once, so that no scope can change its target.
     fn dynamic(&mut self, place: &Place<'a>, key: &str, value: &Value) -> Read<Rule> {
-        let keyword = if key == "$dynamicRef" { "$dynamicRef" } else { "$recursiveRef" };
-        let name = value.as_str().and_then(|r| r.rsplit_once('#')).map_or("", |(_, name)| name);
+        let keyword = if key == "$dynamicRef" {
+            "$dynamicRef"
+        } else {
+            "$recursiveRef"
+        };
+        let name = value
+            .as_str()
+            .and_then(|r| r.rsplit_once('#'))
+            .map_or("", |(_, name)| name);
         if keyword == "$dynamicRef" && self.document.is_static(name) {
             let node = self.reference(place, keyword, value)?;
-            return Ok(Rule { keyword, test: Test::Ref(node) });
+            return Ok(Rule {
+                keyword,
+                test: Test::Ref(node),
+            });
         }
         self.dynamic_scope = true;
         Ok(Rule {
             keyword,
-            test: Test::Opaque(types::ALL, "the target depends on the dynamic scope".to_owned()),
+            test: Test::Opaque(
+                types::ALL,
+                "the target depends on the dynamic scope".to_owned(),
+            ),
         })
     }
 
     fn bound(&mut self, map: &Map<String, Value>, key: &str, value: &Value) -> Read<Option<Rule>> {
         let (keyword, inclusive, exclusive, flag) = match key {
-            "minimum" => ("minimum", Compare::AtLeast, Compare::More, "exclusiveMinimum"),
-            "maximum" => ("maximum", Compare::AtMost, Compare::Less, "exclusiveMaximum"),
+            "minimum" => (
+                "minimum",
+                Compare::AtLeast,
+                Compare::More,
+                "exclusiveMinimum",
+            ),
+            "maximum" => (
+                "maximum",
+                Compare::AtMost,
+                Compare::Less,
+                "exclusiveMaximum",
+            ),
             "exclusiveMinimum" => ("exclusiveMinimum", Compare::More, Compare::More, ""),
             _ => ("exclusiveMaximum", Compare::Less, Compare::Less, ""),
         };
@@ -310,7 +394,11 @@ impl<'a> Compiler<'a> {
         if flag.is_empty() && value.is_boolean() {
             return Ok(None);
         }
-        let compare = if map.get(flag) == Some(&Value::Bool(true)) { exclusive } else { inclusive };
+        let compare = if map.get(flag) == Some(&Value::Bool(true)) {
+            exclusive
+        } else {
+            inclusive
+        };
         match decimal(value) {
             Some(bound) => Ok(Some(Rule {
                 keyword,
@@ -321,9 +409,18 @@ impl<'a> Compiler<'a> {
     }
 
     /// `items` in its two meanings: one schema for all, or (before 2020-12) one for each position.
-    fn items(&mut self, place: &Place<'a>, map: &'a Map<String, Value>, key: &str) -> Read<Option<Rule>> {
+    fn items(
+        &mut self,
+        place: &Place<'a>,
+        map: &'a Map<String, Value>,
+        key: &str,
+    ) -> Read<Option<Rule>> {
         let old = matches!(map.get("items"), Some(Value::Array(_)));
-        let (prefix_key, rest_key) = if old { ("items", "additionalItems") } else { ("prefixItems", "items") };
+        let (prefix_key, rest_key) = if old {
+            ("items", "additionalItems")
+        } else {
+            ("prefixItems", "items")
+        };
         let prefix_value = map.get(prefix_key);
         let rest_value = map.get(rest_key);
         // The pair is one rule, read where its first member stands.
@@ -353,7 +450,12 @@ impl<'a> Compiler<'a> {
     }
 
     /// The three keywords that divide an object's members among schemas, read together where the first of them stands.
-    fn properties(&mut self, place: &Place<'a>, map: &'a Map<String, Value>, key: &str) -> Read<Option<Rule>> {
+    fn properties(
+        &mut self,
+        place: &Place<'a>,
+        map: &'a Map<String, Value>,
+        key: &str,
+    ) -> Read<Option<Rule>> {
         const GROUP: [&str; 3] = ["properties", "patternProperties", "additionalProperties"];
         // Property order is the order of `properties`, wherever the other two stand.
         let first = if map.contains_key("properties") {
@@ -371,7 +473,10 @@ impl<'a> Compiler<'a> {
         };
         let mut named = Vec::new();
         for (name, value) in members("properties")?.into_iter().flatten() {
-            named.push((name.clone(), self.child(place, &["properties", name], value)));
+            named.push((
+                name.clone(),
+                self.child(place, &["properties", name], value),
+            ));
         }
         let mut patterns = Vec::new();
         for (pattern, value) in members("patternProperties")?.into_iter().flatten() {
@@ -389,7 +494,11 @@ impl<'a> Compiler<'a> {
         let rest = map
             .get("additionalProperties")
             .map(|value| self.child(place, &["additionalProperties"], value));
-        let keyword = GROUP.iter().find(|k| **k == key).copied().unwrap_or("properties");
+        let keyword = GROUP
+            .iter()
+            .find(|k| **k == key)
+            .copied()
+            .unwrap_or("properties");
         for other in GROUP {
             if map.contains_key(other) {
                 self.note_place(&place.pointer, other, How::Grammar);
@@ -397,7 +506,11 @@ impl<'a> Compiler<'a> {
         }
         Ok(Some(Rule {
             keyword,
-            test: Test::Properties { named, patterns, rest },
+            test: Test::Properties {
+                named,
+                patterns,
+                rest,
+            },
         }))
     }
 
@@ -432,74 +545,5 @@ impl<'a> Compiler<'a> {
                 test: Test::Required(names),
             }],
         ))
-    }
-}
-
-fn decimal(value: &Value) -> Option<Decimal> {
-    match value {
-        Value::Number(number) => Decimal::parse(&number.to_string()),
-        _ => None,
-    }
-}
-
-fn type_mask(value: &Value) -> Result<u8, String> {
-    let one = |name: &Value| match name.as_str() {
-        Some("null") => Ok(types::NULL),
-        Some("boolean") => Ok(types::BOOLEAN),
-        Some("integer") => Ok(types::INTEGER),
-        Some("number") => Ok(types::NUMBER),
-        Some("string") => Ok(types::STRING),
-        Some("array") => Ok(types::ARRAY),
-        Some("object") => Ok(types::OBJECT),
-        _ => Err(format!("{name} is not a type")),
-    };
-    match value {
-        Value::Array(names) => names.iter().try_fold(0, |mask, name| Ok(mask | one(name)?)),
-        name => one(name),
-    }
-}
-
-fn count(keyword: &'static str, value: &Value) -> Read<u64> {
-    let whole = decimal(value).filter(Decimal::is_integer).map(|d| d.text());
-    whole
-        .and_then(|text| text.parse().ok())
-        .ok_or_else(|| (keyword, "must be a whole number of at least 0".to_owned()))
-}
-
-fn small(count: u64, keyword: &'static str) -> Read<u32> {
-    u32::try_from(count)
-        .ok()
-        .filter(|n| *n < 1_000_000)
-        .ok_or_else(|| (keyword, "is more than a text may hold (1,000,000)".to_owned()))
-}
-
-fn strings(keyword: &'static str, value: &Value) -> Read<Vec<String>> {
-    let list = value.as_array().map(|items| {
-        items.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
-    });
-    match list {
-        Some(Some(names)) => Ok(names),
-        _ => Err((keyword, "must be an array of strings".to_owned())),
-    }
-}
-
-fn needs(keyword: &'static str, value: &Value) -> Read<Vec<(String, Vec<String>)>> {
-    let Value::Object(members) = value else {
-        return Err((keyword, "must be an object".to_owned()));
-    };
-    members
-        .iter()
-        .map(|(name, value)| Ok((name.clone(), strings(keyword, value)?)))
-        .collect()
-}
-
-fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
     }
 }

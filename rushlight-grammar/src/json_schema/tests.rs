@@ -22,14 +22,20 @@ impl Bytes {
     }
 
     fn accepts(&self, compiled: &CompiledSchema, text: &str) -> bool {
-        let parser = self.factory.create_parser_from_init_default(compiled.grammar.clone());
+        let parser = self
+            .factory
+            .create_parser_from_init_default(compiled.grammar.clone());
         let mut matcher = Matcher::new(parser);
         let mut runs: Vec<_> = compiled.guards.iter().map(|g| g.begin()).collect();
         for byte in text.bytes() {
-            if matcher.is_stopped() || matcher.try_consume_tokens(&[u32::from(byte)]).unwrap() != 1 {
+            if matcher.is_stopped() || matcher.try_consume_tokens(&[u32::from(byte)]).unwrap() != 1
+            {
                 return false;
             }
-            if runs.iter_mut().any(|run| run.push(byte) != GuardStep::Accept) {
+            if runs
+                .iter_mut()
+                .any(|run| run.push(byte) != GuardStep::Accept)
+            {
                 return false;
             }
         }
@@ -48,10 +54,16 @@ fn check_with(schema: Value, options: &SchemaOptions, yes: &[&str], no: &[&str])
     let bytes = Bytes::new();
     let compiled = compile_schema(&schema, options).unwrap_or_else(|e| panic!("{schema}: {e}"));
     for text in yes {
-        assert!(bytes.accepts(&compiled, text), "{schema} should accept {text}");
+        assert!(
+            bytes.accepts(&compiled, text),
+            "{schema} should accept {text}"
+        );
     }
     for text in no {
-        assert!(!bytes.accepts(&compiled, text), "{schema} should reject {text}");
+        assert!(
+            !bytes.accepts(&compiled, text),
+            "{schema} should reject {text}"
+        );
     }
 }
 
@@ -68,14 +80,41 @@ fn check_unguarded(schema: Value, yes: &[&str], no: &[&str]) {
 
 #[test]
 fn types_and_constants() {
-    check_unguarded(json!(true), &["1", "null", "[]", r#"{"a":[1,{"b":"c"}]}"#, "-1.5e3"], &["", "{", "nul"]);
-    check_unguarded(json!({"type": "integer"}), &["0", "-7"], &["1.5", "\"1\"", "01"]);
-    check_unguarded(json!({"type": ["string", "null"]}), &["\"a\"", "null"], &["1"]);
-    check_unguarded(json!({"type": "string", "nullable": true}), &["null", "\"x\""], &["1"]);
-    check_unguarded(json!({"enum": [1, "a", null, {"k": [2]}, 1.5]}), &["1", "\"a\"", "null", r#"{"k":[2]}"#, "1.5"], &["2", "{}", r#"{"k":[3]}"#]);
-    check_unguarded(json!({"const": {"a": false}}), &[r#"{"a":false}"#], &[r#"{"a":0}"#, "{}"]);
+    check_unguarded(
+        json!(true),
+        &["1", "null", "[]", r#"{"a":[1,{"b":"c"}]}"#, "-1.5e3"],
+        &["", "{", "nul"],
+    );
+    check_unguarded(
+        json!({"type": "integer"}),
+        &["0", "-7"],
+        &["1.5", "\"1\"", "01"],
+    );
+    check_unguarded(
+        json!({"type": ["string", "null"]}),
+        &["\"a\"", "null"],
+        &["1"],
+    );
+    check_unguarded(
+        json!({"type": "string", "nullable": true}),
+        &["null", "\"x\""],
+        &["1"],
+    );
+    check_unguarded(
+        json!({"enum": [1, "a", null, {"k": [2]}, 1.5]}),
+        &["1", "\"a\"", "null", r#"{"k":[2]}"#, "1.5"],
+        &["2", "{}", r#"{"k":[3]}"#],
+    );
+    check_unguarded(
+        json!({"const": {"a": false}}),
+        &[r#"{"a":false}"#],
+        &[r#"{"a":0}"#, "{}"],
+    );
     assert_eq!(
-        compile_schema(&json!(false), &SchemaOptions::default()).unwrap_err().first().kind(),
+        compile_schema(&json!(false), &SchemaOptions::default())
+            .unwrap_err()
+            .first()
+            .kind(),
         GrammarErrorKind::Unsatisfiable
     );
 }
@@ -85,7 +124,12 @@ fn declared_names_have_one_spelling_and_appear_once() {
     check(
         json!({"properties": {"name": {"type": "integer"}}}),
         &[r#"{"name":1}"#, r#"{"x":"y"}"#, r#"{"name":1,"x":2,"y":3}"#],
-        &[r#"{"n\u0061me":"x"}"#, r#"{"name":"x"}"#, r#"{"x":1,"x":2}"#, r#"{"name":1,"name":2}"#],
+        &[
+            r#"{"n\u0061me":"x"}"#,
+            r#"{"name":"x"}"#,
+            r#"{"x":1,"x":2}"#,
+            r#"{"name":1,"name":2}"#,
+        ],
     );
     check(
         json!({"type": "object", "minProperties": 2}),
@@ -96,15 +140,31 @@ fn declared_names_have_one_spelling_and_appear_once() {
 
 #[test]
 fn numbers_in_ranges() {
-    check_unguarded(json!({"type": "integer", "minimum": -3, "maximum": 12}), &["-3", "0", "12"], &["-4", "13", "1.5"]);
-    check_unguarded(json!({"type": "number", "exclusiveMinimum": 0, "maximum": 1.5}), &["0.1", "1.5"], &["0", "1.6"]);
+    check_unguarded(
+        json!({"type": "integer", "minimum": -3, "maximum": 12}),
+        &["-3", "0", "12"],
+        &["-4", "13", "1.5"],
+    );
+    check_unguarded(
+        json!({"type": "number", "exclusiveMinimum": 0, "maximum": 1.5}),
+        &["0.1", "1.5"],
+        &["0", "1.6"],
+    );
     check_unguarded(
         json!({"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer", "minimum": 1, "exclusiveMinimum": true}),
         &["2"],
         &["1"],
     );
-    check_unguarded(json!({"type": "integer", "multipleOf": 5, "not": {"const": 10}}), &["5", "15", "-5"], &["10", "7"]);
-    check_unguarded(json!({"type": "number", "multipleOf": 0.5}), &["1.5", "2"], &["1.3"]);
+    check_unguarded(
+        json!({"type": "integer", "multipleOf": 5, "not": {"const": 10}}),
+        &["5", "15", "-5"],
+        &["10", "7"],
+    );
+    check_unguarded(
+        json!({"type": "number", "multipleOf": 0.5}),
+        &["1.5", "2"],
+        &["1.3"],
+    );
 }
 
 #[test]
@@ -127,7 +187,11 @@ fn one_of_is_exclusive() {
         &[r#"{"a":1}"#, r#"{"b":1}"#],
         &[r#"{"a":1,"b":2}"#, "{}"],
     );
-    check_unguarded(json!({"oneOf": [{"type": "integer"}, {"minimum": 2}]}), &["1", "2.5", "\"x\""], &["3", "1.5"]);
+    check_unguarded(
+        json!({"oneOf": [{"type": "integer"}, {"minimum": 2}]}),
+        &["1", "2.5", "\"x\""],
+        &["3", "1.5"],
+    );
     check_unguarded(
         json!({"type": "string", "oneOf": [{"pattern": "a"}, {"maxLength": 2}]}),
         &["\"aaa\"", "\"xy\""],
@@ -137,9 +201,21 @@ fn one_of_is_exclusive() {
 
 #[test]
 fn negation_and_conditions() {
-    check_unguarded(json!({"not": {"type": "string"}}), &["1", "null", "{}"], &["\"a\""]);
-    check_unguarded(json!({"type": "string", "not": {"enum": ["a", "b"]}}), &["\"c\"", "\"ab\""], &["\"a\""]);
-    check_unguarded(json!({"type": "object", "not": {"required": ["x"]}}), &["{}", r#"{"y":1}"#], &[r#"{"x":1}"#]);
+    check_unguarded(
+        json!({"not": {"type": "string"}}),
+        &["1", "null", "{}"],
+        &["\"a\""],
+    );
+    check_unguarded(
+        json!({"type": "string", "not": {"enum": ["a", "b"]}}),
+        &["\"c\"", "\"ab\""],
+        &["\"a\""],
+    );
+    check_unguarded(
+        json!({"type": "object", "not": {"required": ["x"]}}),
+        &["{}", r#"{"y":1}"#],
+        &[r#"{"x":1}"#],
+    );
     check_unguarded(
         json!({
             "properties": {"kind": {"enum": ["a", "b"]}, "n": {}},
@@ -149,7 +225,11 @@ fn negation_and_conditions() {
             "else": {"properties": {"n": {"type": "null"}}},
             "additionalProperties": false
         }),
-        &[r#"{"kind":"a","n":1}"#, r#"{"kind":"b"}"#, r#"{"kind":"b","n":null}"#],
+        &[
+            r#"{"kind":"a","n":1}"#,
+            r#"{"kind":"b"}"#,
+            r#"{"kind":"b","n":null}"#,
+        ],
         &[r#"{"kind":"a"}"#, r#"{"kind":"b","n":1}"#],
     );
     check_unguarded(
@@ -195,15 +275,31 @@ fn arrays() {
         &["[1]", "[1,\"a\"]"],
         &["[]", "[1,\"a\",2]", "[\"a\"]"],
     );
-    check_unguarded(json!({"type": "array", "items": {"type": "null"}, "minItems": 2, "maxItems": 6}), &["[null,null]", "[null,null,null,null,null,null]"], &["[null]", "[null,null,null,null,null,null,null]"]);
-    check_unguarded(json!({"type": "array", "contains": {"const": 1}}), &["[1]", "[2,1,3]"], &["[]", "[2]"]);
+    check_unguarded(
+        json!({"type": "array", "items": {"type": "null"}, "minItems": 2, "maxItems": 6}),
+        &["[null,null]", "[null,null,null,null,null,null]"],
+        &["[null]", "[null,null,null,null,null,null,null]"],
+    );
+    check_unguarded(
+        json!({"type": "array", "contains": {"const": 1}}),
+        &["[1]", "[2,1,3]"],
+        &["[]", "[2]"],
+    );
     check_unguarded(
         json!({"type": "array", "contains": {"const": 1}, "minContains": 2, "maxContains": 3, "items": {"type": "integer"}}),
         &["[1,1]", "[1,2,1,1]"],
         &["[1]", "[1,1,1,1]"],
     );
-    check(json!({"type": "array", "uniqueItems": true}), &["[1,2]", "[]", "[[1],[2]]"], &["[1,1]", "[1,1.0]", r#"[{"a":1,"b":2},{"b":2,"a":1}]"#]);
-    check_unguarded(json!({"type": "array", "uniqueItems": false, "maxItems": 1_000_000_000}), &["[1,1]"], &["[1,]"]);
+    check(
+        json!({"type": "array", "uniqueItems": true}),
+        &["[1,2]", "[]", "[[1],[2]]"],
+        &["[1,1]", "[1,1.0]", r#"[{"a":1,"b":2},{"b":2,"a":1}]"#],
+    );
+    check_unguarded(
+        json!({"type": "array", "uniqueItems": false, "maxItems": 1_000_000_000}),
+        &["[1,1]"],
+        &["[1,]"],
+    );
 }
 
 #[test]
@@ -218,11 +314,20 @@ fn recursion() {
     );
     let e = compile_schema(&json!({"$ref": "#"}), &SchemaOptions::default()).unwrap_err();
     assert!(e.to_string().contains("reaches itself"), "{e}");
-    let e = compile_schema(&json!({"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}}), &SchemaOptions::default());
+    let e = compile_schema(
+        &json!({"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}}),
+        &SchemaOptions::default(),
+    );
     assert!(e.is_err());
     // Every value would be infinite.
-    let e = compile_schema(&json!({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}), &SchemaOptions::default());
-    assert_eq!(e.unwrap_err().first().kind(), GrammarErrorKind::Unsatisfiable);
+    let e = compile_schema(
+        &json!({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}),
+        &SchemaOptions::default(),
+    );
+    assert_eq!(
+        e.unwrap_err().first().kind(),
+        GrammarErrorKind::Unsatisfiable
+    );
 }
 
 #[test]
@@ -251,7 +356,11 @@ fn every_problem_is_in_one_report() {
     let report = compile_schema(&schema, &SchemaOptions::default()).unwrap_err();
     let text = report.to_string();
     assert_eq!(report.len(), 3, "{text}");
-    for part in ["'/properties/a', keyword 'type'", "'/properties/b~1c', keyword '$ref'", "'/properties/d', keyword 'minLength'"] {
+    for part in [
+        "'/properties/a', keyword 'type'",
+        "'/properties/b~1c', keyword '$ref'",
+        "'/properties/d', keyword 'minLength'",
+    ] {
         assert!(text.contains(part), "{text}");
     }
 }
@@ -265,9 +374,18 @@ fn guards_off_refuses_what_needs_one() {
     };
     let report = compile_schema(&schema, &options).unwrap_err();
     assert_eq!(report.first().kind(), GrammarErrorKind::Unsupported);
-    assert!(report.to_string().contains("'/properties/tags', keyword 'uniqueItems'"), "{report}");
+    assert!(
+        report
+            .to_string()
+            .contains("'/properties/tags', keyword 'uniqueItems'"),
+        "{report}"
+    );
     let compiled = compile_schema(&schema, &SchemaOptions::default()).unwrap();
-    let how = compiled.explained.iter().find(|e| e.keyword == "uniqueItems").map(|e| e.how);
+    let how = compiled
+        .explained
+        .iter()
+        .find(|e| e.keyword == "uniqueItems")
+        .map(|e| e.how);
     assert_eq!(how, Some(How::Guard));
 }
 
@@ -306,10 +424,24 @@ fn members_come_in_any_order_where_that_is_asked_for() {
     check_with(
         schema.clone(),
         &options,
-        &[r#"{"b":"x","a":1}"#, r#"{"z":1,"b":"x"}"#, r#"{"a":1,"z":{},"b":"x"}"#],
-        &[r#"{"a":1}"#, "{}", r#"{"b":"x","b":"y"}"#, r#"{"b":1}"#, r#"{"b":"x","a":"x"}"#],
+        &[
+            r#"{"b":"x","a":1}"#,
+            r#"{"z":1,"b":"x"}"#,
+            r#"{"a":1,"z":{},"b":"x"}"#,
+        ],
+        &[
+            r#"{"a":1}"#,
+            "{}",
+            r#"{"b":"x","b":"y"}"#,
+            r#"{"b":1}"#,
+            r#"{"b":"x","a":"x"}"#,
+        ],
     );
-    check(schema, &[r#"{"a":1,"b":"x","z":1}"#], &[r#"{"b":"x","a":1}"#, r#"{"z":1,"b":"x"}"#]);
+    check(
+        schema,
+        &[r#"{"a":1,"b":"x","z":1}"#],
+        &[r#"{"b":"x","a":1}"#, r#"{"z":1,"b":"x"}"#],
+    );
     // Which alternative it is does not follow from the names, so a validator judges it.
     check_with(
         json!({"type": "object", "oneOf": [
@@ -320,21 +452,40 @@ fn members_come_in_any_order_where_that_is_asked_for() {
         &[r#"{"k":1,"a":0}"#, r#"{"b":0,"k":2}"#],
         &[r#"{"k":1,"b":0}"#, r#"{"k":2}"#],
     );
-    let report = compile_schema(&json!({"properties": {"a": {}, "b": {}}}), &SchemaOptions { guards: false, ..options }).unwrap_err();
+    let report = compile_schema(
+        &json!({"properties": {"a": {}, "b": {}}}),
+        &SchemaOptions {
+            guards: false,
+            ..options
+        },
+    )
+    .unwrap_err();
     assert_eq!(report.first().kind(), GrammarErrorKind::Unsupported);
 }
 
 #[test]
 fn a_reference_stands_alone_up_to_draft_07() {
     let schema = |dialect: &str| json!({"$schema": dialect, "$ref": "#/definitions/a", "maximum": 5, "definitions": {"a": {"type": "integer"}}});
-    check_unguarded(schema("http://json-schema.org/draft-07/schema#"), &["3", "9"], &["\"x\""]);
-    check_unguarded(schema("https://json-schema.org/draft/2020-12/schema"), &["3"], &["9", "\"x\""]);
+    check_unguarded(
+        schema("http://json-schema.org/draft-07/schema#"),
+        &["3", "9"],
+        &["\"x\""],
+    );
+    check_unguarded(
+        schema("https://json-schema.org/draft/2020-12/schema"),
+        &["3"],
+        &["9", "\"x\""],
+    );
 }
 
 #[test]
 fn numbers_close() {
     let digits = |n: usize| format!("0.{}1", "0".repeat(n - 1));
-    for schema in [json!({"type": "number"}), json!({"type": "number", "exclusiveMinimum": 0}), json!({"maximum": 9.5})] {
+    for schema in [
+        json!({"type": "number"}),
+        json!({"type": "number", "exclusiveMinimum": 0}),
+        json!({"maximum": 9.5}),
+    ] {
         check_unguarded(schema, &[&digits(17)], &[&digits(18)]);
     }
 }
@@ -344,7 +495,12 @@ fn names_beside_declared_ones_may_be_any_others() {
     check(
         json!({"properties": {"a\"b": {"type": "null"}, "c\n": {"type": "null"}}, "additionalProperties": {"type": "integer"}}),
         &[r#"{"a\"b":null,"c\n":null,"a":1,"c":2,"a\"c":3}"#],
-        &[r#"{"a\"b":1}"#, r#"{"c\n":1}"#, r#"{"c\u000a":1}"#, r#"{"a\u0022b":1}"#],
+        &[
+            r#"{"a\"b":1}"#,
+            r#"{"c\n":1}"#,
+            r#"{"c\u000a":1}"#,
+            r#"{"a\u0022b":1}"#,
+        ],
     );
 }
 
@@ -373,6 +529,74 @@ fn dynamic_references_are_judged_from_the_root() {
 
 #[test]
 fn multiples_of_many_remainders_are_left_to_a_guard() {
-    check(json!({"type": "number", "multipleOf": 123_457}), &["246914"], &["246915"]);
-    check(json!({"type": "integer", "multipleOf": 0.123456789}), &["0"], &["1"]);
+    check(
+        json!({"type": "number", "multipleOf": 123_457}),
+        &["246914"],
+        &["246915"],
+    );
+    check(
+        json!({"type": "integer", "multipleOf": 0.123456789}),
+        &["0"],
+        &["1"],
+    );
+}
+
+#[test]
+fn what_stands_under_not_evaluates_nothing() {
+    check(
+        json!({"not": {"not": {"prefixItems": [true, {"const": "bar"}]}}, "unevaluatedItems": false}),
+        &["[]"],
+        &["[\"foo\",\"bar\"]", "[1]"],
+    );
+}
+
+#[test]
+fn the_guard_checks_formats_as_the_grammar_does() {
+    // Draft-06 knows no durations; the two alternatives are told apart by a guard where members come in any order.
+    let options = SchemaOptions {
+        member_order: MemberOrder::Any,
+        ..SchemaOptions::default()
+    };
+    check_with(
+        json!({
+            "$schema": "http://json-schema.org/draft-06/schema#",
+            "oneOf": [
+                {"type": "object", "properties": {"a": {"type": "string", "format": "duration"}, "b": {}}, "required": ["a"]},
+                {"type": "object", "properties": {"c": {}, "b": {}}, "required": ["c"]},
+            ]
+        }),
+        &options,
+        &[r#"{"b":1,"a":"P1D"}"#, r#"{"b":1,"c":1}"#],
+        &[r#"{"b":1,"a":"abc"}"#],
+    );
+}
+
+#[test]
+fn numbers_are_read_as_their_author_wrote_them() {
+    check_unguarded(
+        json!({"enum": [2.0, 3, {"a": 0.0}]}),
+        &["2.0", "2", "3", r#"{"a":0.0}"#],
+        &["2.00", "4"],
+    );
+    check_unguarded(
+        json!({"type": "number", "minimum": 0}),
+        &["1e-06", "0", "0e5"],
+        &["-1e-06", "-0"],
+    );
+    check_unguarded(
+        json!({"type": "number", "exclusiveMinimum": 0}),
+        &["1e-06", "0.01", "20"],
+        &["0", "0.0", "0e5", "-1"],
+    );
+}
+
+#[test]
+fn many_overlapping_patterns_are_left_to_a_guard() {
+    let patterns =
+        ["customer", "maker", "operator", "admin", "designer"].map(|p| json!({"pattern": p}));
+    check(
+        json!({"type": "string", "oneOf": patterns}),
+        &["\"customer\"", "\"the maker\""],
+        &["\"x\"", "\"customer maker\""],
+    );
 }

@@ -1,0 +1,346 @@
+//! One text's way through a guard: open containers, the value that is being written, and what was seen of each.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Plan, Spot};
+use crate::lower::{GuardRun, GuardStep};
+
+/// Bytes between two saved positions.
+const SAVE_EVERY: usize = 256;
+
+#[derive(Clone)]
+pub(super) struct Run {
+    plan: Arc<Plan>,
+    text: Vec<u8>,
+    at: Position,
+    /// Positions before every so many bytes, to go back to.
+    saved: Vec<(usize, Position)>,
+    /// The newest position gone back to: trying one token after another goes back to the same.
+    gone_back: Option<(usize, Position)>,
+}
+
+/// Where the text stands.
+#[derive(Clone, Default)]
+struct Position {
+    open: Vec<Open>,
+    /// Inside a string: where its quote stands, and whether a backslash is pending.
+    string: Option<(usize, bool)>,
+    /// Inside a number or a word: where it starts.
+    scalar: Option<usize>,
+}
+
+/// An open container.
+#[derive(Clone)]
+struct Open {
+    object: bool,
+    start: usize,
+    spot: Option<usize>,
+    /// The member name before the colon, then the spot of its value.
+    awaiting_name: bool,
+    value_spot: Option<usize>,
+    names: Names,
+    index: usize,
+    /// Where its last value ended, or just behind its bracket.
+    done: usize,
+    items: Items,
+}
+
+/// Member names, shared between saved positions until one of them grows.
+type Names = Arc<Vec<String>>;
+/// Items of a `uniqueItems` array, shared likewise.
+type Items = Arc<Vec<Value>>;
+
+impl Run {
+    /// A run at the start of a text.
+    pub(super) fn new(plan: Arc<Plan>) -> Self {
+        Self {
+            plan,
+            text: Vec::new(),
+            at: Position::default(),
+            saved: Vec::new(),
+            gone_back: None,
+        }
+    }
+
+    fn spot(&self, id: Option<usize>) -> Option<&Spot> {
+        id.and_then(|id| self.plan.spots.get(id))
+    }
+
+    /// The spot of a value that starts here.
+    fn next_spot(&self) -> Option<usize> {
+        match self.at.open.last() {
+            None => self.plan.root,
+            Some(open) if open.object => open.value_spot,
+            Some(open) => {
+                let spot = self.spot(open.spot)?;
+                spot.prefix.get(open.index).copied().unwrap_or(spot.rest)
+            }
+        }
+    }
+
+    /// Judges the value `text[start..end]`, which has just closed.
+    fn judge(&self, start: usize, end: usize, spot: Option<usize>) -> bool {
+        let judge = self.spot(spot).and_then(|s| s.judge.as_ref());
+        let unique = self
+            .at
+            .open
+            .last()
+            .is_some_and(|o| !o.object && self.spot(o.spot).is_some_and(|s| s.unique));
+        if judge.is_none() && !unique {
+            return true;
+        }
+        let Some(value) = self
+            .text
+            .get(start..end)
+            .and_then(|t| serde_json::from_slice::<Value>(t).ok())
+        else {
+            // Nested deeper than can be judged.
+            return false;
+        };
+        if judge.is_some_and(|judge| !judge.is_valid(&value)) {
+            return false;
+        }
+        !(unique
+            && self
+                .at
+                .open
+                .last()
+                .is_some_and(|o| o.items.iter().any(|other| same(other, &value))))
+    }
+
+    /// Records that a value closed; `text[start..end]` is it.
+    fn closed(&mut self, start: usize, end: usize) {
+        let unique = self
+            .at
+            .open
+            .last()
+            .is_some_and(|o| !o.object && self.spot(o.spot).is_some_and(|s| s.unique));
+        let value = if unique {
+            self.text
+                .get(start..end)
+                .and_then(|t| serde_json::from_slice::<Value>(t).ok())
+        } else {
+            None
+        };
+        if let Some(open) = self.at.open.last_mut() {
+            open.done = end;
+            if let Some(value) = value {
+                Arc::make_mut(&mut open.items).push(value);
+            }
+        }
+    }
+
+    /// One byte; `judging` is off while replaying text that was accepted before.
+    fn step(&mut self, byte: u8, judging: bool) -> GuardStep {
+        let here = self.text.len();
+        if let Some((start, escaped)) = self.at.string {
+            if escaped || byte == b'\\' {
+                self.at.string = Some((start, !escaped));
+            } else if byte == b'"' {
+                return self.end_string(start, here, judging);
+            }
+            self.text.push(byte);
+            return GuardStep::Accept;
+        }
+        if let Some(start) = self.at.scalar
+            && matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t')
+        {
+            if judging && !self.judge(start, here, self.next_spot()) {
+                return GuardStep::Reject { value_start: start };
+            }
+            self.closed(start, here);
+            self.at.scalar = None;
+        }
+        match byte {
+            b'"' => self.at.string = Some((here, false)),
+            b'{' | b'[' => {
+                let spot = self.next_spot();
+                self.at.open.push(Open {
+                    object: byte == b'{',
+                    start: here,
+                    spot,
+                    awaiting_name: byte == b'{',
+                    value_spot: None,
+                    names: Arc::default(),
+                    index: 0,
+                    done: here + 1,
+                    items: Arc::default(),
+                });
+            }
+            b'}' | b']' => {
+                let Some(open) = self.at.open.pop() else {
+                    self.text.push(byte);
+                    return GuardStep::Accept;
+                };
+                self.text.push(byte);
+                let whole = || {
+                    let required = self
+                        .spot(open.spot)
+                        .map_or(&[][..], |s| s.required.as_slice());
+                    required.iter().all(|name| open.names.contains(name))
+                };
+                if judging && !(whole() && self.judge(open.start, here + 1, open.spot)) {
+                    self.text.pop();
+                    let value_start = open.start;
+                    self.at.open.push(open);
+                    return GuardStep::Reject { value_start };
+                }
+                self.closed(open.start, here + 1);
+                return GuardStep::Accept;
+            }
+            b',' => {
+                if let Some(open) = self.at.open.last_mut() {
+                    open.awaiting_name = open.object;
+                    open.index += 1;
+                }
+            }
+            b':' | b' ' | b'\n' | b'\r' | b'\t' => {}
+            _ => {
+                self.at.scalar.get_or_insert(here);
+            }
+        }
+        self.text.push(byte);
+        GuardStep::Accept
+    }
+
+    /// The closing quote, at `here`, of the string that starts at `start`.
+    fn end_string(&mut self, start: usize, here: usize, judging: bool) -> GuardStep {
+        self.text.push(b'"');
+        let naming = self.at.open.last().is_some_and(|o| o.awaiting_name);
+        if !naming {
+            if judging && !self.judge(start, here + 1, self.next_spot()) {
+                self.text.pop();
+                return GuardStep::Reject { value_start: start };
+            }
+            self.at.string = None;
+            self.closed(start, here + 1);
+            return GuardStep::Accept;
+        }
+        let name: Option<String> = self
+            .text
+            .get(start..=here)
+            .and_then(|text| serde_json::from_slice(text).ok());
+        let Some(name) = name else {
+            self.at.string = None;
+            return GuardStep::Accept;
+        };
+        if self.plan.distinct_names && self.at.open.last().is_some_and(|o| o.names.contains(&name))
+        {
+            self.text.pop();
+            return GuardStep::Reject { value_start: start };
+        }
+        let value_spot = self
+            .at
+            .open
+            .last()
+            .and_then(|o| self.spot(o.spot))
+            .and_then(|spot| spot.named.get(&name).copied().or(spot.other));
+        self.at.string = None;
+        if let Some(open) = self.at.open.last_mut() {
+            open.awaiting_name = false;
+            open.value_spot = value_spot;
+            if self.plan.distinct_names {
+                Arc::make_mut(&mut open.names).push(name);
+            }
+        }
+        GuardStep::Accept
+    }
+}
+
+impl GuardRun for Run {
+    fn push(&mut self, byte: u8) -> GuardStep {
+        if self.text.len().is_multiple_of(SAVE_EVERY) {
+            self.saved.truncate(self.text.len() / SAVE_EVERY);
+            self.saved.push((self.text.len(), self.at.clone()));
+        }
+        // A refused byte may have closed a scalar before it was refused.
+        let before = (byte == b'}' || byte == b']').then(|| self.at.clone());
+        let step = self.step(byte, true);
+        if let (GuardStep::Reject { .. }, Some(before)) = (step, before) {
+            self.at = before;
+        }
+        step
+    }
+
+    fn finish(&self) -> GuardStep {
+        match self.at.scalar {
+            Some(start)
+                if self.at.open.is_empty()
+                    && !self.judge(start, self.text.len(), self.plan.root) =>
+            {
+                GuardStep::Reject { value_start: start }
+            }
+            _ => GuardStep::Accept,
+        }
+    }
+
+    fn open_from(&self) -> Option<usize> {
+        let Some(innermost) = self.at.open.last() else {
+            return self.at.string.map(|(start, _)| start).or(self.at.scalar);
+        };
+        // A container that is judged as a whole may be undone as a whole; one whose values are compared, from the last of them
+        // on; and a member's name may be a second one of its kind.
+        let judged = |open: &&Open| self.spot(open.spot).is_some_and(|spot| spot.judge.is_some() || !spot.required.is_empty());
+        let compared = |open: &&Open| self.spot(open.spot).is_some_and(|spot| spot.unique);
+        let whole = self.at.open.iter().find(judged).map(|open| open.start);
+        let apart = self.at.open.iter().find(compared).map(|open| open.done);
+        [whole, apart].into_iter().flatten().min().or(Some(innermost.done))
+    }
+
+    fn truncate(&mut self, len: usize) {
+        if len >= self.text.len() {
+            return;
+        }
+        while self.saved.last().is_some_and(|(at, _)| *at > len) {
+            self.saved.pop();
+        }
+        if let Some((to, at)) = &self.gone_back
+            && *to == len
+        {
+            self.at = at.clone();
+            self.text.truncate(len);
+            return;
+        }
+        let (from, at) = self.saved.last().cloned().unwrap_or_default();
+        let replay = self
+            .text
+            .get(from..len)
+            .map(<[u8]>::to_vec)
+            .unwrap_or_default();
+        self.text.truncate(from);
+        self.at = at;
+        for byte in replay {
+            self.step(byte, false);
+        }
+        self.gone_back = Some((len, self.at.clone()));
+    }
+
+    fn fork(&self) -> Box<dyn GuardRun> {
+        Box::new(self.clone())
+    }
+}
+
+/// Equality of JSON Schema: numbers by value, members in any order.
+fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => {
+            let decimal =
+                |n: &serde_json::Number| crate::json_schema::number::Decimal::parse(&n.to_string());
+            match (decimal(a), decimal(b)) {
+                (Some(a), Some(b)) => a == b,
+                _ => a == b,
+            }
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len()
+                && a.iter()
+                    .all(|(name, a)| b.get(name).is_some_and(|b| same(a, b)))
+        }
+        _ => a == b,
+    }
+}
