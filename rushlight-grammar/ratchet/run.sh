@@ -11,6 +11,6 @@ run() {
 }
 tokenizer=$RUSHLIGHT_TEST_MODELS/tokenizers/llama3_1/tokenizer.json
 run maskbench "$RUSHLIGHT_RATCHET_DATA/maskbench/quarter.jsonl.gz" "$tokenizer" \
-    --bare --expected "$here/expected/maskbench.tsv" "$@"
+    --threads 2 --bare --expected "$here/expected/maskbench.tsv" "$@"
 run suite "$RUSHLIGHT_RATCHET_DATA/json-schema-test-suite.jsonl.gz" "$tokenizer" \
-    --expected "$here/expected/suite.tsv" "$@"
+    --threads 2 --expected "$here/expected/suite.tsv" "$@"
