@@ -65,18 +65,14 @@ impl Guided {
 
     /// What may come next; [`words`](Self::words) are its bits.
     pub(crate) fn mask(&mut self) -> Result<MaskStatus> {
-        let start = Instant::now();
-        let known = self.land().and_then(|()| match self.status {
-            Some(status) => Ok(status),
-            None => {
-                let mut words = std::mem::take(&mut self.words);
-                let status = self.call(|constraint| constraint.mask(&mut words));
-                self.words = words;
-                status
-            }
-        });
-        self.waited += start.elapsed();
-        let status = known?;
+        self.land()?;
+        if let Some(status) = self.status {
+            return Ok(status);
+        }
+        let mut words = std::mem::take(&mut self.words);
+        let status = self.call(|constraint| constraint.mask(&mut words));
+        self.words = words;
+        let status = status?;
         self.status = Some(status);
         Ok(status)
     }
@@ -127,16 +123,18 @@ impl Guided {
         self.counts
     }
 
-    /// Time spent in waiting for masks.
+    /// Time spent in waiting for the constraint.
     pub(crate) fn waited(&self) -> Duration {
         self.waited
     }
 
     /// Waits for the mask under way, if there is one.
     fn land(&mut self) -> Result<()> {
+        let start = Instant::now();
         let Some(done) = self.worker.as_mut().and_then(Worker::wait) else {
             return Ok(());
         };
+        self.waited += start.elapsed();
         self.words = done.words;
         self.constraint = done.constraint;
         if let Some(constraint) = &self.constraint {
@@ -150,9 +148,11 @@ impl Guided {
         &mut self,
         call: impl FnOnce(&mut Box<dyn Constraint>) -> Result<T, ConstraintError>,
     ) -> Result<T> {
+        let start = Instant::now();
         let constraint = self.constraint.as_mut().ok_or_else(panicked)?;
         let done = catch_unwind(AssertUnwindSafe(|| call(constraint)));
         self.counts = constraint.counts();
+        self.waited += start.elapsed();
         match done {
             Ok(result) => Ok(result?),
             Err(_) => {

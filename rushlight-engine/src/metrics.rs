@@ -25,7 +25,8 @@ pub struct Timings {
     /// Tokens that those passes read: one less than the answer, whose first token comes from the
     /// prompt's last pass and whose last is not run.
     pub decode_tokens: usize,
-    /// Part of `prefill` and `decode`: waiting for masks after a pass was done.
+    /// Part of `prefill` and `decode`: waiting for the constraint, for masks that were not ready when
+    /// their pass was and for tokens to be taken.
     pub mask: Duration,
 }
 

@@ -121,8 +121,8 @@ pub enum StopReason {
     Eos,
     /// This stop string was met.
     StopSequence(String),
-    /// The constraint's text is whole and nothing may follow it. The last step carries it; where not
-    /// even a first token was allowed there is none.
+    /// The constraint's text is whole and nothing may follow it. The last step carries it, unless that
+    /// was only found when a further token was refused.
     Grammar,
     /// The context is full.
     Context,
@@ -162,7 +162,8 @@ pub struct Outcome {
     pub seed: u64,
     /// What the constraint did, where there is one.
     pub constraint: Option<ConstraintCounts>,
-    /// Text that was held back, as a possible beginning of a character or a stop string, when the
-    /// answer was cancelled or failed; else empty, the last step having it.
+    /// Text that was held back, as a possible beginning of a character or a stop string, where no step
+    /// carried the end: the answer was cancelled or failed, or its constraint ended it after the last
+    /// step was given out. Else empty, the last step having it.
     pub rest: String,
 }

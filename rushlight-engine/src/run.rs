@@ -63,7 +63,9 @@ pub(crate) struct Run {
     ready: VecDeque<Step>,
     /// Steps that were ever ready.
     shown: usize,
-    /// Text that was held back when the answer was cancelled or failed.
+    /// Whether nothing is held back any more, the answer being over.
+    flushed: bool,
+    /// Text that was held back where no step carried the end.
     rest: String,
     usage: Usage,
     reuse: Reuse,
@@ -112,6 +114,9 @@ impl Run {
         } else {
             (prompt.len() == context).then_some(StopReason::Context)
         };
+        if options.constraint.is_some() && stop == Some(StopReason::Context) {
+            return Err(ErrorKind::Unfinished { limit: "context" }.into());
+        }
         let room = (context - prompt.len()).min(options.max_tokens.unwrap_or(usize::MAX));
         let guided = match options.constraint.take() {
             Some(constraint) => {
@@ -127,6 +132,7 @@ impl Run {
             guided,
             held: VecDeque::new(),
             shown: 0,
+            flushed: false,
             rest: String::new(),
             sampler,
             matcher,
@@ -190,6 +196,15 @@ impl Run {
             return Ok(None);
         }
         let mut tokens = sequence.unheld().to_vec();
+        if tokens.len() > self.prefill.chunk.max(1) {
+            // A long forced text is read like a prompt.
+            tokens.truncate(self.prefill.chunk.max(1));
+            return Ok(Some(Pass {
+                tokens,
+                logits: 0,
+                prefill: false,
+            }));
+        }
         let mut logits = 1;
         if self.shows_rows() {
             // Forced tokens run together, and each is given out as the row that predicts it comes.
@@ -360,7 +375,7 @@ impl Run {
 
     /// Queues the tokens that the constraint leaves no choice about.
     fn plan_forced(&mut self, sequence: &mut Sequence) -> Result<()> {
-        if self.options.sample_forced {
+        if self.options.sample_forced || self.stop.is_some() {
             return Ok(());
         }
         while let Some(guided) = &mut self.guided {
@@ -369,6 +384,10 @@ impl Run {
                 break;
             }
             for token in tokens {
+                if is_banned(&self.options, token) {
+                    // Another spelling may do.
+                    return Ok(());
+                }
                 match guided.accept(token)? {
                     Accepted::Taken => self.forced.push_back(token),
                     // What is not forced after all is left to the sampler.
@@ -381,15 +400,18 @@ impl Run {
 
     /// Undoes the newest `tokens` tokens that the constraint had accepted.
     fn take_back(&mut self, sequence: &mut Sequence, tokens: usize) -> Result<()> {
+        if self.usage.completion + self.forced.len() < self.pinned + tokens {
+            let reason = "within what the constraint allows an answer to go on with";
+            return Err(EngineError::invalid_option("forced", "refused later on", reason));
+        }
         let queued = tokens.min(self.forced.len());
         self.forced.truncate(self.forced.len() - queued);
         let taken = tokens - queued;
         if taken == 0 {
             return Ok(());
         }
-        if taken > self.held.len() || self.usage.completion - taken < self.pinned {
-            let reason =
-                "the constraint undid tokens that it had said to be firm, or that were forced";
+        if taken > self.held.len() {
+            let reason = "the constraint undid tokens that it had said to be firm";
             return Err(ConstraintError::new(Fault::Bug, reason).into());
         }
         self.held.truncate(self.held.len() - taken);
@@ -498,10 +520,11 @@ impl Run {
             self.shown += 1;
             self.ready.push_back(step);
         }
-        if matches!(self.stop, Some(StopReason::Cancelled | StopReason::Error)) {
+        // Where no step carries the end, what was held back is told with the outcome.
+        if self.stop.is_some() && !self.flushed {
             let mut rest = String::new();
             self.flush(&mut rest);
-            self.rest.push_str(&rest);
+            self.rest = rest;
         }
         Ok(())
     }
@@ -510,7 +533,9 @@ impl Run {
         if let Some(matcher) = &mut self.matcher {
             let push = matcher.push(piece);
             text.push_str(&push.emit);
-            if let Some(found) = push.matched {
+            if let Some(found) = push.matched
+                && self.stop != Some(StopReason::Error)
+            {
                 // A text that ends the answer outranks a limit that ends with the same token.
                 self.stop = Some(StopReason::StopSequence(found));
             }
@@ -519,6 +544,7 @@ impl Run {
 
     /// Releases what was held back as a possible beginning of a character or a stop string.
     fn flush(&mut self, text: &mut String) {
+        self.flushed = true;
         if matches!(self.stop, Some(StopReason::StopSequence(_))) {
             return;
         }
@@ -532,15 +558,20 @@ impl Run {
     }
 }
 
+/// Whether the request's bias lets `token` never be said.
+fn is_banned(options: &GenerateOptions, token: u32) -> bool {
+    let bias = &options.sampling.logit_bias;
+    bias.contains(&(token, f32::NEG_INFINITY))
+}
+
 /// Follows the tokens that the caller forces, and sees that the answer closes within `room` tokens.
 fn begin_guided(guided: &mut Guided, forced: &[u32], room: usize) -> Result<()> {
     for &token in forced {
-        if let Accepted::Rewound { .. } = guided.accept(token)? {
-            return Err(EngineError::invalid_option(
-                "forced",
-                token,
-                "what the constraint allows",
-            ));
+        let refused = || EngineError::invalid_option("forced", token, "what the constraint allows");
+        match guided.accept(token) {
+            Ok(Accepted::Taken) => {}
+            Ok(Accepted::Rewound { .. }) => return Err(refused()),
+            Err(error) => return Err(refused().with_source(error)),
         }
     }
     // Nothing but the prompt is read where there is no room.

@@ -442,3 +442,40 @@ fn free_text_is_closed_by_the_text_that_ends_it() {
         }
     }
 }
+
+#[test]
+fn a_refused_value_is_not_tried_again_in_another_spelling() {
+    let texts = json!({"type": "array", "uniqueItems": true, "minItems": 2, "maxItems": 2,
+        "items": {"enum": ["ab the name true", "abc the name true"]}});
+    let records = json!({"type": "array", "uniqueItems": true, "minItems": 2, "maxItems": 2, "items": {
+        "type": "object", "required": ["a", "name"], "additionalProperties": false,
+        "properties": {"a": {"type": "boolean"}, "name": {"const": "the name"}}}});
+    for schema in [texts, records] {
+        let compiler = compiler(toy_canonical());
+        let source = GrammarSource::JsonSchema(schema);
+        let grammar = compiler.compile(&source, &CompileCancel::new()).unwrap();
+        for seed in 0..40 {
+            let mut draws = Draws(seed);
+            let mut m = grammar.matcher();
+            let mut mask = mask_of(&m);
+            let forcing = seed % 2 == 0;
+            while m.mask(&mut mask).unwrap() == MaskStatus::Constrained {
+                let forced = if forcing { m.forced().unwrap() } else { Vec::new() };
+                let token = match forced.first() {
+                    Some(&token) => token,
+                    None => {
+                        let allowed = set(&mask);
+                        allowed[draws.below(allowed.len())]
+                    }
+                };
+                m.accept(token).unwrap();
+                if m.has_ended() {
+                    break;
+                }
+            }
+            let value: serde_json::Value = serde_json::from_slice(m.text()).unwrap();
+            assert_ne!(value[0], value[1]);
+            assert!(m.counts().excluded <= 4, "seed {seed}: {:?}", m.counts());
+        }
+    }
+}

@@ -37,7 +37,7 @@ pub struct GenerationOptions {
     /// What the answer is: every other option holds under it. A source that cannot be enforced as a
     /// whole fails the turn before anything is read. An answer that ends by itself is whole; one
     /// that `maximum_response_tokens` or the context would cut is brought to its end within them, or
-    /// the turn fails. Only a stop string can end it elsewhere, and the response says so.
+    /// the turn fails. Only a stop string or cancelling can end it elsewhere, and the response says so.
     pub grammar: Option<GrammarSource>,
     /// A control token of the model, such as `</think>`: what comes up to it is free, and the
     /// grammar begins behind it.

@@ -95,6 +95,14 @@ pub(super) fn constraint(
     compiler: impl FnOnce() -> Result<Compiler, SessionError>,
 ) -> Result<Option<Box<dyn Constraint>>, SessionError> {
     let Some(source) = &options.grammar else {
+        if options.sample_forced {
+            return Err(SessionError::new(
+                SessionErrorKind::InvalidOption {
+                    field: "sample_forced",
+                },
+                "sample_forced is set, but no grammar is given",
+            ));
+        }
         return match &options.grammar_after {
             None => Ok(None),
             Some(marker) => Err(SessionError::new(
