@@ -14,7 +14,7 @@ use crate::input;
 #[group(multiple = false)]
 #[command(next_help_heading = "Grammar")]
 pub(crate) struct SourceArgs {
-    /// A JSON Schema: a file, or the schema itself where it begins with {
+    /// A JSON Schema: a file, or the schema itself where it begins with { (or is true or false)
     #[arg(long, value_name = "FILE|JSON", alias = "schema")]
     json_schema: Option<String>,
     /// Any JSON object
@@ -110,14 +110,16 @@ impl SourceArgs {
 
 /// JSON given on the command line, or in the file named there.
 pub(crate) fn json(given: &str) -> Result<Value, Failure> {
-    let inline = given.trim_start().starts_with('{');
+    let given = given.trim_start_matches('\u{feff}');
+    let inline = given.trim_start().starts_with('{') || ["true", "false"].contains(&given.trim());
     let (name, text) = if inline {
         ("the command line".to_owned(), given.to_owned())
     } else {
         (given.to_owned(), input::file(Path::new(given))?)
     };
     // Its message ends with line and column.
-    serde_json::from_str(&text).map_err(|error| Failure::request(format!("{name}: {error}")))
+    serde_json::from_str(text.trim_start_matches('\u{feff}'))
+        .map_err(|error| Failure::request(format!("{name}: {error}")))
 }
 
 #[cfg(test)]

@@ -402,7 +402,11 @@ impl Run {
     fn take_back(&mut self, sequence: &mut Sequence, tokens: usize) -> Result<()> {
         if self.usage.completion + self.forced.len() < self.pinned + tokens {
             let reason = "within what the constraint allows an answer to go on with";
-            return Err(EngineError::invalid_option("forced", "refused later on", reason));
+            return Err(EngineError::invalid_option(
+                "forced",
+                "refused later on",
+                reason,
+            ));
         }
         let queued = tokens.min(self.forced.len());
         self.forced.truncate(self.forced.len() - queued);

@@ -14,14 +14,18 @@ use crate::lower::{GuardRun, GuardStep};
 use crate::matcher::push_all;
 use crate::vocabulary::Vocabulary;
 
-/// Bytes that a walk may take.
-const WALK_BYTES: usize = 4096;
-/// Bytes that a walk over bytes alone may take where there are closers to try after it.
+/// Bytes that a walk may choose.
+const WALK_BYTES: usize = 16_384;
+/// Bytes that a walk may take, those that follow by themselves included.
+const TEXT_BYTES: usize = 1 << 21;
+/// Bytes that a walk over bytes alone may choose where there are closers to try after it.
 const BYTEWISE_BYTES: usize = 256;
 /// Closers that are tried.
 const MAX_CLOSERS: usize = 64;
 /// States that the search in order of length may visit.
 const SEARCH_STATES: usize = 600;
+/// Bytes of all texts that it may copy: each step copies a state.
+const SEARCH_BYTES: usize = 64 << 10;
 /// Bytes in the order in which a walk tries them inside a string: what closes it, what is short, then the rest.
 const IN_STRING: &[u8] = b"\"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ -_./:@#,;+*=()[]{}<>&%$!?~^'`|\\";
 /// The same elsewhere; blanks and escapes last.
@@ -74,7 +78,10 @@ impl Closers {
     pub(crate) fn new(texts: Vec<String>) -> Self {
         let mut bytes: Vec<Vec<u8>> = Vec::new();
         for text in texts {
-            if bytes.len() < MAX_CLOSERS && !text.is_empty() && !bytes.iter().any(|known| known == text.as_bytes()) {
+            if bytes.len() < MAX_CLOSERS
+                && !text.is_empty()
+                && !bytes.iter().any(|known| known == text.as_bytes())
+            {
                 bytes.push(text.into_bytes());
             }
         }
@@ -188,7 +195,8 @@ impl Walk {
     }
 }
 
-/// Goes straight on, closing what can be closed. Each of `closers` is taken once at most, as soon as it can be.
+/// Goes straight on, closing what can be closed, and chooses `limit` bytes at most. Each of `closers` is taken as soon as it can
+/// be, and once at most until something closes.
 fn walk(
     mut at: Walk,
     vocabulary: &Vocabulary,
@@ -196,15 +204,20 @@ fn walk(
     limit: usize,
 ) -> Result<Option<Vec<u8>>, String> {
     let mut left: Vec<&[u8]> = closers.iter().map(Vec::as_slice).collect();
-    while at.text.len() < limit {
+    let mut chosen = 0;
+    while chosen < limit && at.text.len() < TEXT_BYTES {
         if at.is_done() {
             return Ok(Some(at.text));
+        }
+        if let Some(b'"' | b'}' | b']' | b',' | b'\n') = at.text.last() {
+            left = closers.iter().map(Vec::as_slice).collect();
         }
         if close_once(&mut at, vocabulary, &mut left)? {
             continue;
         }
         let forced = at.parser.force_bytes();
         let moved = if forced.is_empty() {
+            chosen += 1;
             step(&mut at, vocabulary)?
         } else {
             let mut all = true;
@@ -221,7 +234,11 @@ fn walk(
 }
 
 /// Takes the first closer of `left` that fits here, if one does.
-fn close_once(at: &mut Walk, vocabulary: &Vocabulary, left: &mut Vec<&[u8]>) -> Result<bool, String> {
+fn close_once(
+    at: &mut Walk,
+    vocabulary: &Vocabulary,
+    left: &mut Vec<&[u8]>,
+) -> Result<bool, String> {
     for index in 0..left.len() {
         let Some(&closer) = left.get(index) else {
             break;
@@ -258,12 +275,16 @@ fn step(at: &mut Walk, vocabulary: &Vocabulary) -> Result<bool, String> {
 /// Visits states in order of length.
 fn search(start: Walk, vocabulary: &Vocabulary) -> Result<Option<Vec<u8>>, String> {
     let mut queue = VecDeque::from([start]);
-    let mut visited = 0;
+    let (mut visited, mut copied) = (0, 0);
     while let Some(mut at) = queue.pop_front() {
         if at.is_done() {
             return Ok(Some(at.text));
         }
         for &byte in at.quotes.order() {
+            copied += at.text.len();
+            if copied > SEARCH_BYTES {
+                return Ok(None);
+            }
             let mut next = at.copy();
             if next.push(byte, vocabulary)? {
                 visited += 1;

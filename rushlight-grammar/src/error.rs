@@ -184,9 +184,9 @@ impl GrammarError {
     /// Whose fault it is.
     pub fn fault(&self) -> Fault {
         match self.inner.kind {
-            GrammarErrorKind::Internal | GrammarErrorKind::IllegalToken | GrammarErrorKind::Poisoned => {
-                Fault::Bug
-            }
+            GrammarErrorKind::Internal
+            | GrammarErrorKind::IllegalToken
+            | GrammarErrorKind::Poisoned => Fault::Bug,
             GrammarErrorKind::Vocabulary => Fault::File,
             _ => Fault::Request,
         }

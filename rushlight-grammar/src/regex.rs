@@ -21,7 +21,31 @@ pub fn lower(pattern: &str, limits: &Limits) -> Result<Lowered> {
     let expression = expression(pattern, limits)?;
     let mut target = Target::new(limits)?;
     let first = target.lexeme(expression)?;
-    Ok(Lowered::from(target.finish(first)?))
+    Ok(Lowered {
+        closers: literals(pattern),
+        ..Lowered::from(target.finish(first)?)
+    })
+}
+
+/// The texts that `pattern` spells out; none where it is no pattern of this dialect.
+pub(crate) fn literals(pattern: &str) -> Vec<String> {
+    let Ok(hir) = regex_syntax::parse(pattern) else {
+        return Vec::new();
+    };
+    let mut texts = Vec::new();
+    let mut open = vec![&hir];
+    while let Some(part) = open.pop() {
+        match part.kind() {
+            HirKind::Literal(literal) => {
+                texts.extend(String::from_utf8(literal.0.to_vec()));
+            }
+            HirKind::Repetition(repetition) => open.push(&repetition.sub),
+            HirKind::Capture(capture) => open.push(&capture.sub),
+            HirKind::Concat(parts) | HirKind::Alternation(parts) => open.extend(parts.iter().rev()),
+            HirKind::Empty | HirKind::Class(_) | HirKind::Look(_) => {}
+        }
+    }
+    texts
 }
 
 /// The pattern as an expression of the mask engine.

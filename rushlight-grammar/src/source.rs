@@ -93,8 +93,32 @@ fn json(schema: &Value, options: &SchemaOptions) -> Result<Lowered, GrammarRepor
     let compiled = json_schema::compile_schema(schema, options)?;
     Ok(Lowered {
         guards: compiled.guards,
+        closers: closers(schema),
         ..Lowered::from(compiled.grammar)
     })
+}
+
+/// What ends the loops of a schema's patterns and formats: the texts that they spell out, and what stands between the parts of
+/// addresses and dates.
+fn closers(schema: &Value) -> Vec<String> {
+    let mut texts: Vec<String> = Vec::new();
+    let mut open = vec![schema];
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Array(items) => open.extend(items),
+            Value::Object(members) => {
+                if let Some(Value::String(pattern)) = members.get("pattern") {
+                    texts.extend(regex::literals(pattern));
+                }
+                if let Some(Value::String(_)) = members.get("format") {
+                    texts.extend(["@", ":", ".", "-", "/", "T", "Z", "+"].map(str::to_owned));
+                }
+                open.extend(members.values());
+            }
+            _ => {}
+        }
+    }
+    texts
 }
 
 /// The engine parses Lark itself; its parser recurses over groups, so their depth is checked first.

@@ -412,12 +412,14 @@ fn random_walks_end_valid() {
 
 #[test]
 fn free_text_is_closed_by_the_text_that_ends_it() {
-    let thought = GrammarSource::StructuralTag(serde_json::json!({"type": "structural_tag", "format": {
-        "type": "sequence", "elements": [
-            {"type": "tag", "begin": "<think>", "content": {"type": "any_text"}, "end": "</think>"},
-            {"type": "regex", "pattern": "yes|no"},
-        ],
-    }}));
+    let thought = GrammarSource::StructuralTag(
+        serde_json::json!({"type": "structural_tag", "format": {
+            "type": "sequence", "elements": [
+                {"type": "tag", "begin": "<think>", "content": {"type": "any_text"}, "end": "</think>"},
+                {"type": "regex", "pattern": "yes|no"},
+            ],
+        }}),
+    );
     let lines = GrammarSource::Ebnf("root ::= \"[\" [a-z ]* \"] end of list\"".into());
     for (source, end) in [(thought, "</think>no"), (lines, "] end of list")] {
         let compiler = compiler(toy_canonical());
@@ -428,7 +430,11 @@ fn free_text_is_closed_by_the_text_that_ends_it() {
             let mut mask = mask_of(&m);
             m.budget(budget).unwrap();
             while m.mask(&mut mask).unwrap() == MaskStatus::Constrained {
-                assert!(m.tokens().len() < budget, "{:?}", String::from_utf8_lossy(m.text()));
+                assert!(
+                    m.tokens().len() < budget,
+                    "{:?}",
+                    String::from_utf8_lossy(m.text())
+                );
                 let allowed = set(&mask);
                 let token = allowed[draws.below(allowed.len())];
                 m.accept(token).unwrap();
@@ -460,7 +466,11 @@ fn a_refused_value_is_not_tried_again_in_another_spelling() {
             let mut mask = mask_of(&m);
             let forcing = seed % 2 == 0;
             while m.mask(&mut mask).unwrap() == MaskStatus::Constrained {
-                let forced = if forcing { m.forced().unwrap() } else { Vec::new() };
+                let forced = if forcing {
+                    m.forced().unwrap()
+                } else {
+                    Vec::new()
+                };
                 let token = match forced.first() {
                     Some(&token) => token,
                     None => {
@@ -477,5 +487,52 @@ fn a_refused_value_is_not_tried_again_in_another_spelling() {
             assert_ne!(value[0], value[1]);
             assert!(m.counts().excluded <= 4, "seed {seed}: {:?}", m.counts());
         }
+    }
+}
+
+#[test]
+fn loops_before_a_text_that_must_come_are_left_in_time() {
+    for source in [
+        GrammarSource::Regex("[a-z]+@[a-z]{3}".into()),
+        GrammarSource::Regex(".*b".into()),
+        GrammarSource::JsonSchema(json!({"type": "string", "format": "email"})),
+        GrammarSource::JsonSchema(json!({"type": "array", "minItems": 2, "maxItems": 2,
+            "items": {"type": "string", "pattern": "^[a-z]+@[a-z]{3}$"}})),
+    ] {
+        let compiler = compiler(toy_canonical());
+        let grammar = compiler.compile(&source, &CompileCancel::new()).unwrap();
+        for seed in 0..6 {
+            let mut draws = Draws(seed);
+            let mut m = grammar.matcher();
+            let mut mask = mask_of(&m);
+            m.budget(40).unwrap();
+            while m.mask(&mut mask).unwrap() == MaskStatus::Constrained && !m.has_ended() {
+                assert!(
+                    m.tokens().len() < 40,
+                    "{source:?}: {:?}",
+                    String::from_utf8_lossy(m.text())
+                );
+                let allowed = set(&mask);
+                m.accept(allowed[draws.below(allowed.len())]).unwrap();
+            }
+            assert!(m.may_end().unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_budget_below_the_shortest_answer_is_refused_however_long_that_is() {
+    for source in [
+        GrammarSource::Choice(vec!["x".repeat(20_000)]),
+        GrammarSource::JsonSchema(json!({"enum": ["y".repeat(50_000)]})),
+        GrammarSource::JsonSchema(json!({"type": "string", "minLength": 5_000})),
+    ] {
+        let compiler = compiler(toy_canonical());
+        let grammar = compiler.compile(&source, &CompileCancel::new()).unwrap();
+        let begun = Instant::now();
+        let e = grammar.matcher().budget(50).unwrap_err();
+        assert_eq!(e.kind(), GrammarErrorKind::Budget, "{e}");
+        // A hang would be minutes.
+        assert!(begun.elapsed() < Duration::from_secs(60));
     }
 }

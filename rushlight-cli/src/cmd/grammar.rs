@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use rushlight::GrammarSource;
-use rushlight::grammar::json_schema::SchemaOptions;
+use rushlight::grammar::json_schema::{MemberOrder, SchemaOptions};
 use rushlight::grammar::{CompileCancel, CompiledGrammar, Compiler, GrammarReport, Limits};
 use rushlight::session::{SessionError, vocabulary};
 use rushlight::text::Tokenizer;
@@ -77,6 +77,14 @@ impl TokenizerArgs {
         let vocabulary = vocabulary(&tokenizer, tokenizer.vocab_size(), &stop_ids)?;
         let compiler = Compiler::new(vocabulary, Limits::default(), options(self.no_guards));
         Ok((tokenizer, compiler))
+    }
+
+    /// The same compiler for texts that others wrote, whose members come in any order. Their order is a guard's to judge.
+    fn in_any_order(&self, compiler: &Compiler) -> Option<Compiler> {
+        let mut options = options(self.no_guards);
+        options.member_order = MemberOrder::Any;
+        let vocabulary = compiler.vocabulary().clone();
+        (!self.no_guards).then(|| Compiler::new(vocabulary, Limits::default(), options))
     }
 }
 

@@ -233,6 +233,14 @@ fn verdicts_say_where_a_text_leaves_the_grammar() {
         };
         assert_eq!(told, &expected, "{text}");
     }
+    // What others wrote has its members in any order; an answer never has.
+    let other = format!("{}\n", json!(r#"{"age":3,"tags":[],"name":"Al"}"#));
+    let told = run_with(&arguments, other).good().stdout;
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(
+        told,
+        json!({"verdict": "accept", "at": 31, "token": null, "order": "any"})
+    );
     let whole = [
         "grammar",
         "check",
@@ -242,7 +250,14 @@ fn verdicts_say_where_a_text_leaves_the_grammar() {
         "a+\n",
     ];
     assert!(run_with(&whole, "aaa\n").good().stdout.contains("accept"));
-    let plain = ["grammar", "check", "--lines", "--model", tiny.model(), "--json-object"];
+    let plain = [
+        "grammar",
+        "check",
+        "--lines",
+        "--model",
+        tiny.model(),
+        "--json-object",
+    ];
     run_with(&plain, "not a string\n").refused(1, &["stdin, line 1"]);
 }
 

@@ -110,7 +110,13 @@ fn variables_and_tools_reach_the_template() {
     assert_eq!(rendered.stdout, "Hilook+");
     // What a template leaves out is not left out in silence.
     let deaf = Tiny::new();
-    let unheard = ["template", "--model", deaf.model(), "--tools", tools.to_str().unwrap()];
+    let unheard = [
+        "template",
+        "--model",
+        deaf.model(),
+        "--tools",
+        tools.to_str().unwrap(),
+    ];
     run_with(&unheard, hi).refused(1, &["no place for tools"]);
     // A template's own words reach the caller.
     run_with(&[&arguments[..], &["--kwarg", "bad=true"]].concat(), hi).refused(1, &["no"]);

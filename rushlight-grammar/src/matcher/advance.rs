@@ -214,7 +214,9 @@ impl Matcher {
     /// Whether an answer may go on with `bytes` here, for all that is known to be refused.
     pub(super) fn is_doomed(&self, bytes: &[u8]) -> bool {
         self.doomed.iter().any(|doomed| {
-            doomed.strip_prefix(self.text.as_slice()).is_some_and(|rest| bytes.starts_with(rest))
+            doomed
+                .strip_prefix(self.text.as_slice())
+                .is_some_and(|rest| bytes.starts_with(rest))
         })
     }
 

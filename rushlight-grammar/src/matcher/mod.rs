@@ -281,7 +281,11 @@ impl Matcher {
 
     /// Accepted tokens that no refusal undoes; see [`Constraint::firm`](rushlight_engine::constrain::Constraint::firm).
     pub fn firm(&self) -> usize {
-        let open = self.guards.iter().filter_map(|guard| guard.open_from()).min();
+        let open = self
+            .guards
+            .iter()
+            .filter_map(|guard| guard.open_from())
+            .min();
         match open {
             None => self.tokens.len(),
             Some(from) => self.ends.partition_point(|&end| end <= from),

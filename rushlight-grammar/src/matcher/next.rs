@@ -196,8 +196,7 @@ impl Matcher {
         let grammar = self.grammar.clone();
         let guards: Vec<_> = self.guards.iter().map(|g| g.fork()).collect();
         let text = std::mem::take(&mut self.text);
-        let way =
-            self.engine(|parser| close::completion(parser, guards, &text, &grammar));
+        let way = self.engine(|parser| close::completion(parser, guards, &text, &grammar));
         self.text = text;
         let way = way?;
         if let (Some(budget), Some(way)) = (&mut self.budget, &way) {

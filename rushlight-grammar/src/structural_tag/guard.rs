@@ -42,7 +42,8 @@ impl Tags {
     /// Every text that ends a tag, in document order.
     pub(super) fn ends(&self) -> Vec<String> {
         let ends = self.tags.iter().flat_map(|tag| &tag.ends);
-        ends.map(|end| String::from_utf8_lossy(end).into_owned()).collect()
+        ends.map(|end| String::from_utf8_lossy(end).into_owned())
+            .collect()
     }
 
     pub(super) fn set_content(&mut self, tag: usize, content: Content) {
@@ -291,7 +292,8 @@ impl GuardRun for Run {
         };
         let open = runs.iter().filter_map(|run| run.open_from()).min();
         // Before its first byte a value is open from where it will start.
-        open.or((self.text.len() == *start).then_some(0)).map(|from| start + from)
+        open.or((self.text.len() == *start).then_some(0))
+            .map(|from| start + from)
     }
 
     fn truncate(&mut self, len: usize) {

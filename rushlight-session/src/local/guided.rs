@@ -126,6 +126,16 @@ pub(super) fn constraint(
             format!("grammar_after is {marker:?}, which is no control token of the model"),
         )
     })?;
-    let after = AfterMarker::new(matcher, id).map_err(GrammarReport::from)?;
+    let after = AfterMarker::new(matcher, id).map_err(|error| {
+        SessionError::new(
+            SessionErrorKind::InvalidOption {
+                field: "grammar_after",
+            },
+            format!(
+                "grammar_after is {marker:?}, which ends an answer and so cannot come before one"
+            ),
+        )
+        .with_source(error)
+    })?;
     Ok(Some(Box::new(after)))
 }

@@ -1,8 +1,13 @@
 //! `rushlight grammar check`: which texts a grammar accepts.
 
+use std::sync::Arc;
+
 use clap::Args;
+use rushlight::GrammarSource;
 use rushlight::engine::constrain::Accepted;
-use rushlight::grammar::{GrammarErrorKind, GrammarReport, Matcher};
+use rushlight::grammar::{
+    CompileCancel, CompiledGrammar, Compiler, GrammarErrorKind, GrammarReport, Matcher,
+};
 use rushlight::text::{Specials, Tokenizer};
 use serde_json::{Value, json};
 
@@ -13,7 +18,8 @@ use crate::output::Out;
 use crate::report::piece;
 use crate::source::SourceArgs;
 
-/// Texts come on stdin. Exits with 0 whatever the verdicts are; a grammar that is refused exits with 1.
+/// Texts come on stdin. Answers have the members of an object in the order in which the schema declares them; a text that is
+/// accepted only with them in another order is told with "order": "any". Exits with 0 whatever the verdicts are; a grammar that is refused exits with 1.
 #[derive(Args, Debug)]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
@@ -32,16 +38,24 @@ struct Verdict {
     at: usize,
     /// The token that is refused, if it is one.
     token: Option<u32>,
+    /// Whether members stand in another order than the schema's.
+    reordered: bool,
 }
 
 pub(crate) fn run(args: &CheckArgs, out: &Out) -> Result<(), Failure> {
     let source = source(&args.source)?;
     let (tokenizer, compiler) = args.tokenizer.open()?;
-    let grammar = compile(&compiler, &source)?;
+    let mut judges = Judges {
+        declared: compile(&compiler, &source)?,
+        any: None,
+        source,
+        compiler: args.tokenizer.in_any_order(&compiler),
+        tokenizer,
+    };
     let stdin = input::stdin("the texts")?;
     if !args.lines {
-        let verdict = walk(grammar.matcher(), &tokenizer, &stdin)?;
-        return show(&verdict, &tokenizer, out);
+        let verdict = judges.judge(&stdin)?;
+        return show(&verdict, &judges.tokenizer, out);
     }
     for (number, line) in (1..).zip(stdin.lines()) {
         if line.trim().is_empty() {
@@ -52,23 +66,61 @@ pub(crate) fn run(args: &CheckArgs, out: &Out) -> Result<(), Failure> {
                 "stdin, line {number}: each line must be a text as a JSON string: {error}"
             ))
         })?;
-        show(
-            &walk(grammar.matcher(), &tokenizer, &text)?,
-            &tokenizer,
-            out,
-        )?;
+        let verdict = judges.judge(&text)?;
+        show(&verdict, &judges.tokenizer, out)?;
     }
     Ok(())
+}
+
+/// A grammar with its members as they are declared, and one with them in any order for what that rejects.
+struct Judges {
+    source: GrammarSource,
+    tokenizer: Tokenizer,
+    declared: Arc<CompiledGrammar>,
+    /// Compiled when it is first wanted; `None` within where it cannot be.
+    any: Option<Option<Arc<CompiledGrammar>>>,
+    compiler: Option<Compiler>,
+}
+
+impl Judges {
+    fn judge(&mut self, text: &str) -> Result<Verdict, Failure> {
+        let verdict = walk(self.declared.matcher(), &self.tokenizer, text)?;
+        let GrammarSource::JsonSchema(_) = &self.source else {
+            return Ok(verdict);
+        };
+        if verdict.accepted {
+            return Ok(verdict);
+        }
+        let compiled = || {
+            let compiler = self.compiler.as_ref()?;
+            compiler.compile(&self.source, &CompileCancel::new()).ok()
+        };
+        let Some(any) = self.any.get_or_insert_with(compiled) else {
+            return Ok(verdict);
+        };
+        let other = walk(any.matcher(), &self.tokenizer, text)?;
+        Ok(match other.accepted {
+            true => Verdict {
+                reordered: true,
+                ..other
+            },
+            false => verdict,
+        })
+    }
 }
 
 fn show(verdict: &Verdict, tokenizer: &Tokenizer, out: &Out) -> Result<(), Failure> {
     let name = if verdict.accepted { "accept" } else { "reject" };
     let token = verdict.token.map(|id| piece(tokenizer, id));
     if out.is_json() || !out.is_terminal() {
-        let object: Value = json!({"verdict": name, "at": verdict.at, "token": token});
+        let mut object: Value = json!({"verdict": name, "at": verdict.at, "token": token});
+        if verdict.reordered {
+            object["order"] = json!("any");
+        }
         return out.line(object);
     }
     match (verdict.accepted, token) {
+        (true, _) if verdict.reordered => out.line("accept, with members in another order"),
         (true, _) => out.line(name),
         (false, Some(token)) => {
             out.line(format_args!("{name} at byte {}: \"{token}\"", verdict.at))
@@ -91,6 +143,7 @@ fn walk(mut matcher: Matcher, tokenizer: &Tokenizer, text: &str) -> Result<Verdi
                     accepted: false,
                     at,
                     token: Some(id),
+                    reordered: false,
                 });
             }
         }
@@ -104,5 +157,6 @@ fn walk(mut matcher: Matcher, tokenizer: &Tokenizer, text: &str) -> Result<Verdi
         accepted,
         at,
         token: None,
+        reordered: false,
     })
 }

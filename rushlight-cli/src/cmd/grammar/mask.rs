@@ -41,7 +41,9 @@ pub(crate) fn run(args: &MaskArgs, out: &Out) -> Result<(), Failure> {
     for id in tokenizer.encode(&args.prefix, Specials::AsText)? {
         match matcher.accept(id) {
             Ok(Accepted::Taken) => at += tokenizer.token_bytes(id).map_or(0, <[u8]>::len),
-            Err(error) if error.kind() != GrammarErrorKind::IllegalToken => return Err(failed(error)),
+            Err(error) if error.kind() != GrammarErrorKind::IllegalToken => {
+                return Err(failed(error));
+            }
             Ok(Accepted::Rewound { .. }) | Err(_) => {
                 return Err(Failure::request(format!(
                     "the prefix leaves the grammar at byte {at}: \"{}\"",

@@ -282,11 +282,18 @@ impl GuardRun for Run {
         };
         // A container that is judged as a whole may be undone as a whole; one whose values are compared, from the last of them
         // on; and a member's name may be a second one of its kind.
-        let judged = |open: &&Open| self.spot(open.spot).is_some_and(|spot| spot.judge.is_some() || !spot.required.is_empty());
+        let judged = |open: &&Open| {
+            self.spot(open.spot)
+                .is_some_and(|spot| spot.judge.is_some() || !spot.required.is_empty())
+        };
         let compared = |open: &&Open| self.spot(open.spot).is_some_and(|spot| spot.unique);
         let whole = self.at.open.iter().find(judged).map(|open| open.start);
         let apart = self.at.open.iter().find(compared).map(|open| open.done);
-        [whole, apart].into_iter().flatten().min().or(Some(innermost.done))
+        [whole, apart]
+            .into_iter()
+            .flatten()
+            .min()
+            .or(Some(innermost.done))
     }
 
     fn truncate(&mut self, len: usize) {

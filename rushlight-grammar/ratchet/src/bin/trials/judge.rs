@@ -32,7 +32,9 @@ impl Judge {
     }
 
     pub(crate) fn pattern(pattern: &str) -> Result<Judge, Failure> {
-        Ok(Judge::Pattern(regex::Regex::new(&format!("^(?:{pattern})$"))?))
+        Ok(Judge::Pattern(regex::Regex::new(&format!(
+            "^(?:{pattern})$"
+        ))?))
     }
 
     /// The schema, where there is one.
@@ -48,7 +50,9 @@ impl Judge {
             Judge::Schema(_, validator) => {
                 let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
                 unique_names(text)?;
-                return validator.validate(&value).map_err(|error| error.to_string());
+                return validator
+                    .validate(&value)
+                    .map_err(|error| error.to_string());
             }
             Judge::Object => {
                 let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
@@ -59,14 +63,19 @@ impl Judge {
             Judge::Choice(texts) => texts.iter().any(|choice| choice == text),
             Judge::Rule(rule) => rule(text),
         };
-        if good { Ok(()) } else { Err("not what the source says".to_owned()) }
+        if good {
+            Ok(())
+        } else {
+            Err("not what the source says".to_owned())
+        }
     }
 }
 
 /// Fails where an object of `text` has a name twice.
 fn unique_names(text: &str) -> Result<(), String> {
     let mut json = serde_json::Deserializer::from_str(text);
-    json.deserialize_any(Names).map_err(|error| error.to_string())
+    json.deserialize_any(Names)
+        .map_err(|error| error.to_string())
 }
 
 struct Names;

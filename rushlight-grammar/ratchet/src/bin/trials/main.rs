@@ -8,6 +8,8 @@
 //! vocabulary of bytes and a few words) at temperature 1.5 over every kind of source. An answer is valid, or its error is typed;
 //! anything else fails the run. `--out` writes each answer with its schema as a line of JSON, for another validator.
 
+#![expect(clippy::print_stdout, reason = "what it tells is its result")]
+
 mod judge;
 mod sources;
 
@@ -25,7 +27,8 @@ use rushlight::engine::sample::SamplingOptions;
 use rushlight::engine::{GenerateOptions, StopReason, TokenText};
 use rushlight::grammar::json_schema::SchemaOptions;
 use rushlight::grammar::{
-    CompileCancel, CompiledGrammar, Compiler, GrammarSource, Limits, TokenEntry, TokenTable, Vocabulary,
+    CompileCancel, CompiledGrammar, Compiler, GrammarSource, Limits, TokenEntry, TokenTable,
+    Vocabulary,
 };
 use rushlight::{LoadOptions, LocalModel};
 use serde_json::{Value, json};
@@ -56,7 +59,10 @@ fn run(arguments: &[String]) -> Result<bool, Failure> {
         arguments.get(at + 1).cloned()
     };
     let number = |name: &str, default: usize| -> Result<usize, Failure> {
-        Ok(option(name).map(|n| n.parse()).transpose()?.unwrap_or(default))
+        Ok(option(name)
+            .map(|n| n.parse())
+            .transpose()?
+            .unwrap_or(default))
     };
     let out = option("--out").map(File::create).transpose()?;
     match arguments {
@@ -68,7 +74,11 @@ fn run(arguments: &[String]) -> Result<bool, Failure> {
         }
         [mode, checkpoint, ..] if mode == "random" => {
             let from = number("--from", 0)?;
-            random(checkpoint, from..from + number("--generations", 20_000)?, out)
+            random(
+                checkpoint,
+                from..from + number("--generations", 20_000)?,
+                out,
+            )
         }
         _ => Err("usage: trials real MODEL CASES.jsonl.gz | trials random CHECKPOINT".into()),
     }
@@ -101,7 +111,13 @@ struct Tally {
 
 impl Tally {
     fn tell(&self, bugs: usize) {
-        println!("valid {}  invalid {}  slowest {:.1} s ({})", self.valid, self.invalid, self.slowest.0.as_secs_f64(), self.slowest.1);
+        println!(
+            "valid {}  invalid {}  slowest {:.1} s ({})",
+            self.valid,
+            self.invalid,
+            self.slowest.0.as_secs_f64(),
+            self.slowest.1
+        );
         println!("ended by {:?}", self.stops);
         for (error, count) in &self.errors {
             println!("typed error, {count} times: {error}");
@@ -132,8 +148,12 @@ struct Trial<'a> {
 fn answer(trial: Trial<'_>, tally: &mut Tally) -> Result<String, (String, bool)> {
     let start = Instant::now();
     let told = |error: rushlight::engine::EngineError| {
-        let cause = std::error::Error::source(&error).map_or(String::new(), |cause| format!(": {cause}"));
-        let words: String = format!("{error}{cause}").chars().filter(|c| !c.is_ascii_digit()).collect();
+        let cause =
+            std::error::Error::source(&error).map_or(String::new(), |cause| format!(": {cause}"));
+        let words: String = format!("{error}{cause}")
+            .chars()
+            .filter(|c| !c.is_ascii_digit())
+            .collect();
         (words, error.fault() != rushlight::Fault::Request)
     };
     let options = GenerateOptions {
@@ -147,7 +167,9 @@ fn answer(trial: Trial<'_>, tally: &mut Tally) -> Result<String, (String, bool)>
     };
     let engine = trial.model.engine();
     let mut sequence = engine.sequence().map_err(told)?;
-    let mut generation = engine.generate(&mut sequence, trial.prompt, options).map_err(told)?;
+    let mut generation = engine
+        .generate(&mut sequence, trial.prompt, options)
+        .map_err(told)?;
     let mut text = String::new();
     let mut failed = None;
     for step in generation.by_ref() {
@@ -172,9 +194,14 @@ fn answer(trial: Trial<'_>, tally: &mut Tally) -> Result<String, (String, bool)>
     if let Some(failed) = failed {
         return Err(failed);
     }
-    *tally.stops.entry(outcome.stop.name().to_owned()).or_default() += 1;
+    *tally
+        .stops
+        .entry(outcome.stop.name().to_owned())
+        .or_default() += 1;
     match outcome.stop {
-        StopReason::Grammar | StopReason::Eos | StopReason::MaxTokens | StopReason::Context => Ok(text),
+        StopReason::Grammar | StopReason::Eos | StopReason::MaxTokens | StopReason::Context => {
+            Ok(text)
+        }
         other => Err((format!("ended by {}", other.name()), true)),
     }
 }
@@ -198,7 +225,11 @@ fn count(
                 }
             }
             if let (Some(out), Some(schema)) = (out, judge.schema()) {
-                writeln!(out, "{}", json!({"name": name, "schema": schema, "text": text}))?;
+                writeln!(
+                    out,
+                    "{}",
+                    json!({"name": name, "schema": schema, "text": text})
+                )?;
             }
         }
         Err((words, ours)) => {
@@ -251,7 +282,14 @@ fn real(
                 sample_forced: seed % 4 == 3,
             };
             let answer = answer(trial, &mut tally);
-            count(answer, &judge, (&name, seed), &mut tally, &mut bugs, &mut out)?;
+            count(
+                answer,
+                &judge,
+                (&name, seed),
+                &mut tally,
+                &mut bugs,
+                &mut out,
+            )?;
         }
     }
     println!("{} schemas, {refused} refused", schemas.len());
@@ -262,9 +300,18 @@ fn real(
 fn random(checkpoint: &str, seeds: Range<usize>, mut out: Option<File>) -> Result<bool, Failure> {
     let model = rushlight::load_with(checkpoint, &LoadOptions::default(), None)?;
     let vocabulary = bytes_and_words(model.engine().vocab().width())?;
-    let compiler = Compiler::new(vocabulary.clone(), Limits::default(), SchemaOptions::default());
+    let compiler = Compiler::new(
+        vocabulary.clone(),
+        Limits::default(),
+        SchemaOptions::default(),
+    );
     let mut compiled = Vec::new();
-    for Source { name, source, judge } in sources::all()? {
+    for Source {
+        name,
+        source,
+        judge,
+    } in sources::all()?
+    {
         let grammar = compiler
             .compile(&source, &CompileCancel::new())
             .map_err(|report| format!("{name}: {report}"))?;
@@ -297,7 +344,11 @@ fn random(checkpoint: &str, seeds: Range<usize>, mut out: Option<File>) -> Resul
         let answer = answer(trial, &mut tally);
         count(answer, judge, (name, seed), &mut tally, &mut bugs, &mut out)?;
     }
-    println!("{} generations over {} sources", seeds.len(), compiled.len());
+    println!(
+        "{} generations over {} sources",
+        seeds.len(),
+        compiled.len()
+    );
     tally.tell(bugs);
     Ok(tally.invalid == 0 && bugs == 0)
 }
@@ -305,15 +356,22 @@ fn random(checkpoint: &str, seeds: Range<usize>, mut out: Option<File>) -> Resul
 /// A vocabulary for weights that have no tokenizer: three control tokens, every byte, and words up to `width` ids.
 fn bytes_and_words(width: usize) -> Result<Arc<Vocabulary>, Failure> {
     const WORDS: [&str; 40] = [
-        "{\"", "\":", "\": ", "\",\"", "\"}", "name", "na", "me", "true", "false", "null", "yes", " please", "the",
-        " the", "ing", "12", "123", "00", "ab", "abc", "[]", "{}", "\"a", "é", "},{", "],", "\"]", "}}", "]}", "::",
-        "tool", "<tool>", "</tool>", "end", "2024-", "-01", "T00:", "id", "value",
+        "{\"", "\":", "\": ", "\",\"", "\"}", "name", "na", "me", "true", "false", "null", "yes",
+        " please", "the", " the", "ing", "12", "123", "00", "ab", "abc", "[]", "{}", "\"a", "é",
+        "},{", "],", "\"]", "}}", "]}", "::", "tool", "<tool>", "</tool>", "end", "2024-", "-01",
+        "T00:", "id", "value",
     ];
-    let mut tokens: Vec<TokenEntry> = ["<pad>", "<s>", "</s>"].map(|name| TokenEntry::Control(name.into())).into();
+    let mut tokens: Vec<TokenEntry> = ["<pad>", "<s>", "</s>"]
+        .map(|name| TokenEntry::Control(name.into()))
+        .into();
     tokens.extend((0..=255u8).map(|byte| TokenEntry::Text(vec![byte])));
     tokens.extend(WORDS.map(|word| TokenEntry::Text(word.as_bytes().to_vec())));
     tokens.truncate(width);
-    let words: Vec<(String, u32)> = WORDS.iter().zip(259..).map(|(word, id)| ((*word).to_owned(), id)).collect();
+    let words: Vec<(String, u32)> = WORDS
+        .iter()
+        .zip(259..)
+        .map(|(word, id)| ((*word).to_owned(), id))
+        .collect();
     let encode = move |text: &str| {
         let mut ids = Vec::new();
         let mut rest = text;
@@ -330,7 +388,12 @@ fn bytes_and_words(width: usize) -> Result<Arc<Vocabulary>, Failure> {
                 None => {
                     let length = rest.chars().next().map_or(1, char::len_utf8);
                     ids.push(u32::from(byte) + 3);
-                    ids.extend(rest.bytes().take(length).skip(1).map(|byte| u32::from(byte) + 3));
+                    ids.extend(
+                        rest.bytes()
+                            .take(length)
+                            .skip(1)
+                            .map(|byte| u32::from(byte) + 3),
+                    );
                     rest = &rest[length..];
                 }
             }
@@ -364,7 +427,8 @@ impl Bytes {
 
 impl TokenText for Bytes {
     fn push(&mut self, token: u32) -> String {
-        self.held.extend_from_slice(self.vocabulary.token_bytes(token));
+        self.held
+            .extend_from_slice(self.vocabulary.token_bytes(token));
         let whole = match std::str::from_utf8(&self.held) {
             Ok(text) => text.len(),
             Err(error) => error.valid_up_to(),

@@ -17,7 +17,11 @@ pub(crate) fn all() -> Result<Vec<Source>, Failure> {
     for (name, schema) in schemas() {
         let judge = Judge::schema_of(&schema)?;
         let source = GrammarSource::JsonSchema(schema);
-        all.push(Source { name, source, judge });
+        all.push(Source {
+            name,
+            source,
+            judge,
+        });
     }
     all.push(Source {
         name: "json object",
@@ -25,7 +29,10 @@ pub(crate) fn all() -> Result<Vec<Source>, Failure> {
         judge: Judge::Object,
     });
     for (name, pattern) in [
-        ("regex of a version", r"[0-9]{1,3}\.[0-9]{1,3}(-[a-z]{1,8})?"),
+        (
+            "regex of a version",
+            r"[0-9]{1,3}\.[0-9]{1,3}(-[a-z]{1,8})?",
+        ),
         ("regex of words", r"([a-z]{2,5} ){1,6}[A-Z][a-zé]*"),
         ("regex of alternatives", r"(yes|no|maybe( not)?)!{0,3}"),
     ] {
@@ -35,7 +42,9 @@ pub(crate) fn all() -> Result<Vec<Source>, Failure> {
             judge: Judge::pattern(pattern)?,
         });
     }
-    let choices: Vec<String> = ["yes", "yes please", "no", "été", "{\"a\": 1}"].map(str::to_owned).into();
+    let choices: Vec<String> = ["yes", "yes please", "no", "été", "{\"a\": 1}"]
+        .map(str::to_owned)
+        .into();
     all.push(Source {
         name: "choice",
         source: GrammarSource::Choice(choices.clone()),
@@ -127,20 +136,62 @@ fn schemas() -> Vec<(&'static str, Value)> {
         ("schema that is recursive", tree),
         ("schema of one of", shape),
         ("schema of anything", json!({})),
-        ("schema of open objects", json!({"type": "object", "minProperties": 2, "maxProperties": 4, "additionalProperties": {"type": "integer"}})),
-        ("schema of a date", json!({"type": "string", "format": "date"})),
-        ("schema of a time", json!({"type": "object", "properties": {"at": {"type": "string", "format": "date-time"}}, "required": ["at"], "additionalProperties": false})),
-        ("schema of multiples", json!({"type": "array", "items": {"type": "integer", "multipleOf": 5, "minimum": -100, "maximum": 1000}, "minItems": 2, "maxItems": 4})),
-        ("schema of unique items", json!({"type": "array", "items": {"enum": ["red", "green", "blue", "grey"]}, "uniqueItems": true, "minItems": 2, "maxItems": 4})),
-        ("schema of unique numbers", json!({"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 30}, "uniqueItems": true, "minItems": 3, "maxItems": 6})),
-        ("schema of long unique items", json!({"type": "array", "items": {"enum": ["ab one two three four", "ac one two three four"]}, "uniqueItems": true, "minItems": 2, "maxItems": 2})),
-        ("schema of unique records", json!({"type": "array", "items": {"type": "object", "properties": {"a": {"type": "boolean"}, "bravo": {"const": "one two three"}}, "required": ["a", "bravo"], "additionalProperties": false}, "uniqueItems": true, "minItems": 2, "maxItems": 2})),
-        ("schema of contains", json!({"type": "array", "items": {"type": ["integer", "string"], "maxLength": 3, "minimum": 0, "maximum": 99}, "contains": {"type": "string"}, "minContains": 1, "maxContains": 2, "maxItems": 5})),
-        ("schema of not", json!({"type": "object", "properties": {"a": {"type": "string", "maxLength": 4}, "b": {"type": "integer", "minimum": 0, "maximum": 9}}, "required": ["a", "b"], "additionalProperties": false, "not": {"properties": {"b": {"const": 3}}}})),
-        ("schema of if", json!({"type": "object", "properties": {"kind": {"enum": ["card", "cash"]}, "number": {"type": "string", "pattern": "^[0-9]{4}$"}}, "required": ["kind"], "additionalProperties": false, "if": {"properties": {"kind": {"const": "card"}}}, "then": {"required": ["number"]}, "else": {"properties": {"number": false}}})),
-        ("schema of dependents", json!({"type": "object", "properties": {"a": {"type": "null"}, "b": {"type": "null"}, "c": {"type": "null"}}, "additionalProperties": false, "dependentRequired": {"a": ["b"]}, "minProperties": 1})),
-        ("schema of names", json!({"type": "object", "propertyNames": {"pattern": "^[a-z]{1,3}$"}, "additionalProperties": {"type": "boolean"}, "minProperties": 1, "maxProperties": 3})),
-        ("schema of a tuple", json!({"type": "array", "prefixItems": [{"type": "integer", "maximum": 5, "minimum": 0}, {"enum": ["x", "y"]}], "items": false, "minItems": 2})),
+        (
+            "schema of open objects",
+            json!({"type": "object", "minProperties": 2, "maxProperties": 4, "additionalProperties": {"type": "integer"}}),
+        ),
+        (
+            "schema of a date",
+            json!({"type": "string", "format": "date"}),
+        ),
+        (
+            "schema of a time",
+            json!({"type": "object", "properties": {"at": {"type": "string", "format": "date-time"}}, "required": ["at"], "additionalProperties": false}),
+        ),
+        (
+            "schema of multiples",
+            json!({"type": "array", "items": {"type": "integer", "multipleOf": 5, "minimum": -100, "maximum": 1000}, "minItems": 2, "maxItems": 4}),
+        ),
+        (
+            "schema of unique items",
+            json!({"type": "array", "items": {"enum": ["red", "green", "blue", "grey"]}, "uniqueItems": true, "minItems": 2, "maxItems": 4}),
+        ),
+        (
+            "schema of unique numbers",
+            json!({"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 30}, "uniqueItems": true, "minItems": 3, "maxItems": 6}),
+        ),
+        (
+            "schema of long unique items",
+            json!({"type": "array", "items": {"enum": ["ab one two three four", "ac one two three four"]}, "uniqueItems": true, "minItems": 2, "maxItems": 2}),
+        ),
+        (
+            "schema of unique records",
+            json!({"type": "array", "items": {"type": "object", "properties": {"a": {"type": "boolean"}, "bravo": {"const": "one two three"}}, "required": ["a", "bravo"], "additionalProperties": false}, "uniqueItems": true, "minItems": 2, "maxItems": 2}),
+        ),
+        (
+            "schema of contains",
+            json!({"type": "array", "items": {"type": ["integer", "string"], "maxLength": 3, "minimum": 0, "maximum": 99}, "contains": {"type": "string"}, "minContains": 1, "maxContains": 2, "maxItems": 5}),
+        ),
+        (
+            "schema of not",
+            json!({"type": "object", "properties": {"a": {"type": "string", "maxLength": 4}, "b": {"type": "integer", "minimum": 0, "maximum": 9}}, "required": ["a", "b"], "additionalProperties": false, "not": {"properties": {"b": {"const": 3}}}}),
+        ),
+        (
+            "schema of if",
+            json!({"type": "object", "properties": {"kind": {"enum": ["card", "cash"]}, "number": {"type": "string", "pattern": "^[0-9]{4}$"}}, "required": ["kind"], "additionalProperties": false, "if": {"properties": {"kind": {"const": "card"}}}, "then": {"required": ["number"]}, "else": {"properties": {"number": false}}}),
+        ),
+        (
+            "schema of dependents",
+            json!({"type": "object", "properties": {"a": {"type": "null"}, "b": {"type": "null"}, "c": {"type": "null"}}, "additionalProperties": false, "dependentRequired": {"a": ["b"]}, "minProperties": 1}),
+        ),
+        (
+            "schema of names",
+            json!({"type": "object", "propertyNames": {"pattern": "^[a-z]{1,3}$"}, "additionalProperties": {"type": "boolean"}, "minProperties": 1, "maxProperties": 3}),
+        ),
+        (
+            "schema of a tuple",
+            json!({"type": "array", "prefixItems": [{"type": "integer", "maximum": 5, "minimum": 0}, {"enum": ["x", "y"]}], "items": false, "minItems": 2}),
+        ),
     ]
 }
 
@@ -185,7 +236,11 @@ fn sum(text: &str) -> bool {
             let end = expression(text, at + 1)?;
             return (text.get(end) == Some(&b')')).then_some(end + 1);
         }
-        let digits = text.get(at..)?.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let digits = text
+            .get(at..)?
+            .iter()
+            .take_while(|byte| byte.is_ascii_digit())
+            .count();
         (1..=4).contains(&digits).then_some(at + digits)
     }
     expression(text.as_bytes(), 0) == Some(text.len())
@@ -211,7 +266,9 @@ fn calls(text: &str) -> bool {
 }
 
 fn thought(text: &str) -> bool {
-    let after = text.strip_prefix("<think>").and_then(|text| text.split_once("</think>"));
+    let after = text
+        .strip_prefix("<think>")
+        .and_then(|text| text.split_once("</think>"));
     after.is_some_and(|(_, array)| {
         serde_json::from_str::<Vec<bool>>(array).is_ok_and(|items| items.len() <= 3)
     })
