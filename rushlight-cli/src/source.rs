@@ -1,9 +1,12 @@
 //! What an answer may be, as the command line says it.
 
+use std::collections::HashSet;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use rushlight::GrammarSource;
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -117,9 +120,71 @@ pub(crate) fn json(given: &str) -> Result<Value, Failure> {
     } else {
         (given.to_owned(), input::file(Path::new(given))?)
     };
+    let text = text.trim_start_matches('\u{feff}');
     // Its message ends with line and column.
-    serde_json::from_str(text.trim_start_matches('\u{feff}'))
-        .map_err(|error| Failure::request(format!("{name}: {error}")))
+    let failed = |error: serde_json::Error| Failure::request(format!("{name}: {error}"));
+    let value = serde_json::from_str(text).map_err(failed)?;
+    // Of two members of one name the value above has the last alone: the first would be dropped.
+    serde_json::from_str::<Distinct>(text).map_err(failed)?;
+    Ok(value)
+}
+
+/// JSON whose objects have every name once.
+struct Distinct;
+
+impl<'de> Deserialize<'de> for Distinct {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Distinct, D::Error> {
+        json.deserialize_any(Distinct)
+    }
+}
+
+impl<'de> Visitor<'de> for Distinct {
+    type Value = Distinct;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Distinct, E> {
+        Ok(Distinct)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Distinct, E> {
+        Ok(Distinct)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Distinct, E> {
+        Ok(Distinct)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Distinct, E> {
+        Ok(Distinct)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Distinct, E> {
+        Ok(Distinct)
+    }
+
+    fn visit_unit<E>(self) -> Result<Distinct, E> {
+        Ok(Distinct)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Distinct, A::Error> {
+        while items.next_element::<Distinct>()?.is_some() {}
+        Ok(Distinct)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Distinct, A::Error> {
+        let mut names = HashSet::new();
+        while let Some(name) = members.next_key::<String>()? {
+            if names.contains(&name) {
+                return Err(de::Error::custom(format!("the name {name:?} stands twice")));
+            }
+            names.insert(name);
+            members.next_value::<Distinct>()?;
+        }
+        Ok(Distinct)
+    }
 }
 
 #[cfg(test)]
@@ -167,6 +232,12 @@ mod tests {
         assert!(Line::try_parse_from(["x", "--json-object", "--regex", "a"]).is_err());
         let line = Line::try_parse_from(["x", "--sample-forced"]).unwrap();
         assert!(line.guide.read().is_err());
+        let error = json(r#"{"type": "string", "type": "integer"}"#).unwrap_err();
+        assert!(
+            error.text().contains("\"type\" stands twice"),
+            "{}",
+            error.text()
+        );
         let error = json("{\"a\": }").unwrap_err();
         assert!(
             error.text().ends_with("line 1 column 7"),

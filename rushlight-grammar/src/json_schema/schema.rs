@@ -188,7 +188,7 @@ impl<'a> Compiler<'a> {
                 self.bound(map, key, value)
             }
             "multipleOf" => match decimal(value) {
-                Some(step) if step.text() != "0" => {
+                Some(step) if step.text() != "0" && !step.text().starts_with('-') => {
                     let test = if self.numbers.multiple(&step).is_some() {
                         Test::Multiple(step)
                     } else {

@@ -600,3 +600,12 @@ fn many_overlapping_patterns_are_left_to_a_guard() {
         &["\"x\"", "\"customer maker\""],
     );
 }
+
+#[test]
+fn steps_that_are_no_steps_are_refused() {
+    for step in [json!(0), json!(-2), json!(-0.5), json!("2")] {
+        let report =
+            compile_schema(&json!({"multipleOf": step}), &SchemaOptions::default()).unwrap_err();
+        assert_eq!(report.first().kind(), GrammarErrorKind::Invalid, "{step}");
+    }
+}

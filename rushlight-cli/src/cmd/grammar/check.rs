@@ -18,7 +18,7 @@ use crate::output::Out;
 use crate::report::piece;
 use crate::source::SourceArgs;
 
-/// Texts come on stdin. Answers have the members of an object in the order in which the schema declares them; a text that is
+/// Texts come on stdin, JSON in the spelling that answers have: no blanks, no escape where the character will do. Answers have the members of an object in the order in which the schema declares them; a text that is
 /// accepted only with them in another order is told with "order": "any". Exits with 0 whatever the verdicts are; a grammar that is refused exits with 1.
 #[derive(Args, Debug)]
 pub(crate) struct CheckArgs {
