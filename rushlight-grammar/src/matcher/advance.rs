@@ -211,6 +211,23 @@ impl Matcher {
         })
     }
 
+    /// How many of `tokens`, one after another, the guards have nothing against.
+    pub(super) fn unrefused(&self, tokens: &[u32]) -> usize {
+        if self.guards.is_empty() && self.doomed.is_empty() {
+            return tokens.len();
+        }
+        let mut guards: Vec<_> = self.guards.iter().map(|guard| guard.fork()).collect();
+        let mut ahead = Vec::new();
+        for (count, &token) in tokens.iter().enumerate() {
+            let bytes = self.grammar.vocabulary().token_bytes(token);
+            ahead.extend_from_slice(bytes);
+            if push_all(&mut guards, bytes).is_some() || self.is_doomed(&ahead) {
+                return count;
+            }
+        }
+        tokens.len()
+    }
+
     /// Whether an answer may go on with `bytes` here, for all that is known to be refused.
     pub(super) fn is_doomed(&self, bytes: &[u8]) -> bool {
         self.doomed.iter().any(|doomed| {

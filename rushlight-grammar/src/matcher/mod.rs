@@ -207,7 +207,7 @@ impl Matcher {
         // A refusal, or a guard's look ahead, may have taken away what the grammar alone would force.
         match tokens.first() {
             Some(&first) if !self.allows(first)? => return Ok(Vec::new()),
-            _ => {}
+            _ => tokens.truncate(self.unrefused(&tokens)),
         }
         self.counts.forced += u64::try_from(tokens.len()).unwrap_or(u64::MAX);
         Ok(tokens)
