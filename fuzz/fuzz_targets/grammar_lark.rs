@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use libfuzzer_sys::fuzz_target;
 use rushlight_grammar::json_schema::SchemaOptions;
 use rushlight_grammar::{
-    CompileCancel, Compiler, GrammarSource, Limits, TokenEntry, TokenTable, Vocabulary,
+    CancelToken, Compiler, GrammarSource, Limits, TokenEntry, TokenTable, Vocabulary,
 };
 
 fn vocabulary() -> Arc<Vocabulary> {
@@ -28,7 +28,7 @@ fn vocabulary() -> Arc<Vocabulary> {
 fuzz_target!(|text: &str| {
     let compiler = Compiler::new(vocabulary(), Limits::default(), SchemaOptions::default());
     let source = GrammarSource::Lark(text.to_owned());
-    if let Ok(grammar) = compiler.compile(&source, &CompileCancel::new()) {
+    if let Ok(grammar) = compiler.compile(&source, &CancelToken::new()) {
         let mut mask = [0; 8];
         let _ = grammar.matcher().mask(&mut mask);
     }

@@ -47,10 +47,10 @@ pub(crate) struct GuideArgs {
     #[command(flatten)]
     source: SourceArgs,
     /// Leave the answer free up to this control token (</think>), after which the grammar begins
-    #[arg(long, value_name = "TOKEN")]
+    #[arg(long, value_name = "TOKEN", requires = "SourceArgs")]
     grammar_after: Option<String>,
     /// Sample also where the grammar leaves no choice, instead of taking that text in one pass
-    #[arg(long)]
+    #[arg(long, requires = "SourceArgs")]
     sample_forced: bool,
 }
 
@@ -63,22 +63,10 @@ pub(crate) struct Guide {
 }
 
 impl GuideArgs {
-    /// Reads the grammar. What is given without one is refused.
+    /// Reads the grammar, where one is given.
     pub(crate) fn read(&self) -> Result<Guide, Failure> {
-        let grammar = self.source.read()?;
-        let stray = [
-            ("--grammar-after", self.grammar_after.is_some()),
-            ("--sample-forced", self.sample_forced),
-        ];
-        for (name, given) in stray {
-            if given && grammar.is_none() {
-                return Err(Failure::request(format!(
-                    "{name} says something of a grammar, but none is given"
-                )));
-            }
-        }
         Ok(Guide {
-            grammar,
+            grammar: self.source.read()?,
             grammar_after: self.grammar_after.clone(),
             sample_forced: self.sample_forced,
         })
@@ -230,8 +218,12 @@ mod tests {
     #[test]
     fn two_grammars_are_one_too_many_and_options_want_one() {
         assert!(Line::try_parse_from(["x", "--json-object", "--regex", "a"]).is_err());
-        let line = Line::try_parse_from(["x", "--sample-forced"]).unwrap();
-        assert!(line.guide.read().is_err());
+        for alone in [
+            &["x", "--sample-forced"][..],
+            &["x", "--grammar-after", "a"],
+        ] {
+            assert!(Line::try_parse_from(alone).is_err(), "{alone:?}");
+        }
         let error = json(r#"{"type": "string", "type": "integer"}"#).unwrap_err();
         assert!(
             error.text().contains("\"type\" stands twice"),

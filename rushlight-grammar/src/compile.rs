@@ -9,13 +9,14 @@ use std::time::Instant;
 
 use llguidance::api::GrammarInit;
 use llguidance::{Logger, TokenParser};
+use rushlight_engine::CancelToken;
 use toktrie::InferenceCapabilities;
 
 use crate::budget::DEFAULT_RESERVE;
 use crate::close::{self, Closers};
 use crate::error::{GrammarError, GrammarErrorKind, GrammarReport, Result};
 use crate::json_schema::SchemaOptions;
-use crate::limits::{CompileCancel, Limits};
+use crate::limits::{self, Limits};
 use crate::lower::Guard;
 use crate::matcher::Matcher;
 use crate::source::{self, GrammarSource};
@@ -80,9 +81,9 @@ impl Compiler {
     pub fn compile(
         &self,
         source: &GrammarSource,
-        cancel: &CompileCancel,
+        cancel: &CancelToken,
     ) -> Result<Arc<CompiledGrammar>, GrammarReport> {
-        cancel.check()?;
+        limits::check(cancel)?;
         let shared = &self.shared;
         if let GrammarSource::JsonSchema(document) | GrammarSource::StructuralTag(document) = source
         {
@@ -110,7 +111,7 @@ impl Compiler {
             match receive.recv_timeout(CANCEL_POLL) {
                 Ok(result) => break Arc::new(result?),
                 Err(RecvTimeoutError::Timeout) => {
-                    cancel.check()?;
+                    limits::check(cancel)?;
                     if deadline.is_some_and(|at| Instant::now() >= at) {
                         return Err(timed_out(&shared.limits).into());
                     }
@@ -157,7 +158,7 @@ fn timed_out(limits: &Limits) -> GrammarError {
 fn build(
     shared: &Shared,
     source: &GrammarSource,
-    cancel: &CompileCancel,
+    cancel: &CancelToken,
 ) -> Result<CompiledGrammar, GrammarReport> {
     let done = llguidance::panic_utils::catch_unwind(AssertUnwindSafe(|| {
         Ok(build_guarded(shared, source, cancel))
@@ -178,7 +179,7 @@ fn build(
 fn build_guarded(
     shared: &Shared,
     source: &GrammarSource,
-    cancel: &CompileCancel,
+    cancel: &CancelToken,
 ) -> Result<CompiledGrammar, GrammarReport> {
     let lowered = source::lower(
         source,
@@ -186,9 +187,9 @@ fn build_guarded(
         &shared.limits,
         &shared.schema,
     )?;
-    cancel.check()?;
+    limits::check(cancel)?;
     let parser = start(shared, lowered.grammar)?;
-    cancel.check()?;
+    limits::check(cancel)?;
     // Lexer tables, and as much again for the grammar beside them.
     let bytes = parser
         .parser

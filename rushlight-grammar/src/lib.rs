@@ -13,7 +13,7 @@
 //! ```
 //! use rushlight_engine::constrain::MaskStatus;
 //! use rushlight_grammar::{
-//!     CompileCancel, Compiler, GrammarSource, Limits, TokenEntry, TokenTable, Vocabulary,
+//!     CancelToken, Compiler, GrammarSource, Limits, TokenEntry, TokenTable, Vocabulary,
 //! };
 //!
 //! // Ids 0 to 255 are the bytes; 256 ends a text.
@@ -28,7 +28,7 @@
 //! })?;
 //! let compiler = Compiler::new(vocabulary, Limits::default(), Default::default());
 //! let source = GrammarSource::Choice(vec!["yes".into(), "yes please".into()]);
-//! let grammar = compiler.compile(&source, &CompileCancel::new())?;
+//! let grammar = compiler.compile(&source, &CancelToken::new())?;
 //!
 //! let mut matcher = grammar.matcher();
 //! for byte in b"yes" {
@@ -72,8 +72,9 @@ mod worker;
 
 pub use compile::{CompiledGrammar, Compiler};
 pub use error::{GrammarError, GrammarErrorKind, GrammarReport, Place, Result};
-pub use limits::{CompileCancel, Limits};
+pub use limits::Limits;
 pub use matcher::Matcher;
+pub use rushlight_engine::CancelToken;
 pub use source::{GrammarSource, lower};
 pub use thinking::AfterMarker;
 pub use vocabulary::{Encode, TokenEntry, TokenTable, Vocabulary};

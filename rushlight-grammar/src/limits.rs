@@ -1,10 +1,9 @@
 //! How much a source may ask for: every limit is an option, and passing one is a typed error.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use llguidance::api::ParserLimits;
+use rushlight_engine::CancelToken;
 use serde_json::Value;
 
 use crate::error::{GrammarError, GrammarErrorKind, Result};
@@ -109,36 +108,13 @@ impl Limits {
     }
 }
 
-/// Cancels compilations; clones share one flag.
-#[derive(Clone, Debug, Default)]
-pub struct CompileCancel {
-    flag: Arc<AtomicBool>,
-}
-
-impl CompileCancel {
-    /// A flag that is not raised.
-    pub fn new() -> Self {
-        Self::default()
+/// An error once `cancel` was raised.
+pub(crate) fn check(cancel: &CancelToken) -> Result<()> {
+    if cancel.is_cancelled() {
+        return Err(GrammarError::new(
+            GrammarErrorKind::Cancelled,
+            "the compilation was cancelled",
+        ));
     }
-
-    /// Cancels every compilation that holds this flag, now and later.
-    pub fn cancel(&self) {
-        self.flag.store(true, Ordering::Release);
-    }
-
-    /// Whether it was cancelled.
-    pub fn is_cancelled(&self) -> bool {
-        self.flag.load(Ordering::Acquire)
-    }
-
-    /// An error once it was cancelled.
-    pub(crate) fn check(&self) -> Result<()> {
-        if self.is_cancelled() {
-            return Err(GrammarError::new(
-                GrammarErrorKind::Cancelled,
-                "the compilation was cancelled",
-            ));
-        }
-        Ok(())
-    }
+    Ok(())
 }

@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rushlight_engine::CancelToken;
+
 use crate::error::{GrammarError, GrammarErrorKind, Result};
-use crate::limits::CompileCancel;
+use crate::limits;
 
 /// Stack of a compiling thread, in bytes. The engine's front ends recurse over rules; the memory is only reserved.
 const STACK_BYTES: usize = 256 << 20;
@@ -45,7 +47,7 @@ impl Workers {
         self: &Arc<Self>,
         job: Job,
         deadline: Option<Instant>,
-        cancel: &CompileCancel,
+        cancel: &CancelToken,
     ) -> Result<()> {
         let limit = thread::available_parallelism()
             .map_or(1, |n| n.get())
@@ -68,7 +70,7 @@ impl Workers {
                 }
             }
             drop(state);
-            cancel.check()?;
+            limits::check(cancel)?;
             if deadline.is_some_and(|at| Instant::now() >= at) {
                 return Err(GrammarError::new(
                     GrammarErrorKind::TimedOut,
@@ -165,7 +167,7 @@ mod tests {
                 let id = thread::current().id();
                 Box::new(move || send.send(id).unwrap())
             });
-            workers.run(job, None, &CompileCancel::new()).unwrap();
+            workers.run(job, None, &CancelToken::new()).unwrap();
             ids.push(receive.recv().unwrap());
         }
         assert!(ids.windows(2).all(|pair| pair[0] == pair[1]), "{ids:?}");

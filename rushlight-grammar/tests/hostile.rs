@@ -5,7 +5,7 @@ mod vocab;
 use std::time::{Duration, Instant};
 
 use rushlight_engine::constrain::MaskStatus;
-use rushlight_grammar::{CompileCancel, GrammarErrorKind, GrammarSource};
+use rushlight_grammar::{CancelToken, GrammarErrorKind, GrammarSource};
 use serde_json::{Value, json};
 use vocab::{Draws, compile, compiler, mask_of, set};
 
@@ -14,7 +14,7 @@ fn try_out(name: &str, source: &GrammarSource) -> (Duration, Option<GrammarError
     let compiler = compiler(vocab::toy());
     let begun = Instant::now();
     let mut error = None;
-    match compiler.compile(source, &CompileCancel::new()) {
+    match compiler.compile(source, &CancelToken::new()) {
         Ok(grammar) => {
             let mut m = grammar.matcher();
             let mut mask = mask_of(&m);

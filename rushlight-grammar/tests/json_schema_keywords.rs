@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rushlight_engine::constrain::{Accepted, MaskStatus};
 use rushlight_grammar::json_schema::{How, SchemaOptions, compile_schema};
-use rushlight_grammar::{CompileCancel, Compiler, GrammarSource, Limits, Vocabulary};
+use rushlight_grammar::{CancelToken, Compiler, GrammarSource, Limits, Vocabulary};
 use serde_json::Value;
 use vocab::toy;
 
@@ -363,7 +363,7 @@ fn accepts(vocabulary: &Arc<Vocabulary>, schema: &Value, text: &str) -> bool {
     let grammar = compiler
         .compile(
             &GrammarSource::JsonSchema(schema.clone()),
-            &CompileCancel::new(),
+            &CancelToken::new(),
         )
         .unwrap();
     let mut matcher = grammar.matcher();

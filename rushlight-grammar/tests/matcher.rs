@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rushlight_engine::constrain::{Accepted, MaskStatus};
 use rushlight_grammar::{
-    CompileCancel, Compiler, GrammarErrorKind, GrammarSource, Limits, Vocabulary,
+    CancelToken, Compiler, GrammarErrorKind, GrammarSource, Limits, Vocabulary,
 };
 use serde_json::json;
 use vocab::{
@@ -105,7 +105,7 @@ fn every_stop_id_is_legal_where_the_text_may_end_and_nowhere_else() {
 #[test]
 fn rollback_and_queries_leave_the_state_as_it_was() {
     let grammar = compiler(toy_canonical())
-        .compile(&person(), &CompileCancel::new())
+        .compile(&person(), &CancelToken::new())
         .unwrap();
     let mut m = grammar.matcher();
     let mut first = mask_of(&m);
@@ -131,7 +131,7 @@ fn rollback_and_queries_leave_the_state_as_it_was() {
 #[test]
 fn forced_text_is_the_tokenizers_own_and_leaves_the_straddling_token() {
     let grammar = compiler(toy_canonical())
-        .compile(&person(), &CompileCancel::new())
+        .compile(&person(), &CancelToken::new())
         .unwrap();
     let mut m = grammar.matcher();
     let vocabulary = grammar.vocabulary().clone();
@@ -304,7 +304,7 @@ fn the_reserve_is_the_tokens_of_a_short_answer() {
         .unwrap();
         let source = GrammarSource::JsonSchema(schema);
         compiler(vocabulary)
-            .compile(&source, &CompileCancel::new())
+            .compile(&source, &CancelToken::new())
             .unwrap()
             .reserve()
     };
@@ -322,7 +322,7 @@ fn the_reserve_is_the_tokens_of_a_short_answer() {
 #[test]
 fn the_cache_finds_a_source_again_and_keeps_to_its_budget() {
     let compiler = compiler(toy());
-    let cancel = CompileCancel::new();
+    let cancel = CancelToken::new();
     let first = compiler.compile(&person(), &cancel).unwrap();
     let begun = Instant::now();
     for _ in 0..100 {
@@ -350,7 +350,7 @@ fn the_cache_finds_a_source_again_and_keeps_to_its_budget() {
 
 #[test]
 fn a_cancelled_or_late_compilation_says_so() {
-    let cancel = CompileCancel::new();
+    let cancel = CancelToken::new();
     cancel.cancel();
     let e = compiler(toy()).compile(&person(), &cancel).unwrap_err();
     assert_eq!(e.first().kind(), GrammarErrorKind::Cancelled);
@@ -363,7 +363,7 @@ fn a_cancelled_or_late_compilation_says_so() {
         .map(|n| format!("{n} bottles of {}", n * 7919))
         .collect();
     let e = late
-        .compile(&GrammarSource::Choice(many), &CompileCancel::new())
+        .compile(&GrammarSource::Choice(many), &CancelToken::new())
         .unwrap_err();
     assert_eq!(e.first().kind(), GrammarErrorKind::TimedOut);
 }
@@ -423,7 +423,7 @@ fn free_text_is_closed_by_the_text_that_ends_it() {
     let lines = GrammarSource::Ebnf("root ::= \"[\" [a-z ]* \"] end of list\"".into());
     for (source, end) in [(thought, "</think>no"), (lines, "] end of list")] {
         let compiler = compiler(toy_canonical());
-        let grammar = compiler.compile(&source, &CompileCancel::new()).unwrap();
+        let grammar = compiler.compile(&source, &CancelToken::new()).unwrap();
         let mut draws = Draws(5);
         for budget in [30, 60] {
             let mut m = grammar.matcher();
@@ -459,7 +459,7 @@ fn a_refused_value_is_not_tried_again_in_another_spelling() {
     for schema in [texts, records] {
         let compiler = compiler(toy_canonical());
         let source = GrammarSource::JsonSchema(schema);
-        let grammar = compiler.compile(&source, &CompileCancel::new()).unwrap();
+        let grammar = compiler.compile(&source, &CancelToken::new()).unwrap();
         for seed in 0..40 {
             let mut draws = Draws(seed);
             let mut m = grammar.matcher();
@@ -500,7 +500,7 @@ fn loops_before_a_text_that_must_come_are_left_in_time() {
             "items": {"type": "string", "pattern": "^[a-z]+@[a-z]{3}$"}})),
     ] {
         let compiler = compiler(toy_canonical());
-        let grammar = compiler.compile(&source, &CompileCancel::new()).unwrap();
+        let grammar = compiler.compile(&source, &CancelToken::new()).unwrap();
         for seed in 0..6 {
             let mut draws = Draws(seed);
             let mut m = grammar.matcher();
@@ -528,7 +528,7 @@ fn a_budget_below_the_shortest_answer_is_refused_however_long_that_is() {
         GrammarSource::JsonSchema(json!({"type": "string", "minLength": 5_000})),
     ] {
         let compiler = compiler(toy_canonical());
-        let grammar = compiler.compile(&source, &CompileCancel::new()).unwrap();
+        let grammar = compiler.compile(&source, &CancelToken::new()).unwrap();
         let begun = Instant::now();
         let e = grammar.matcher().budget(50).unwrap_err();
         assert_eq!(e.kind(), GrammarErrorKind::Budget, "{e}");

@@ -5,7 +5,7 @@ mod vocab;
 use std::time::{Duration, Instant};
 
 use rushlight_engine::constrain::MaskStatus;
-use rushlight_grammar::{CompileCancel, GrammarSource};
+use rushlight_grammar::{CancelToken, GrammarSource};
 use serde_json::{Value, json};
 use vocab::{Draws, byte_level, compiler, mask_of, set};
 
@@ -33,7 +33,7 @@ fn walks_over_a_real_vocabulary_end_valid_within_their_budget() {
         };
         let compiler = compiler(vocabulary);
         let grammar = compiler
-            .compile(&GrammarSource::JsonSchema(order()), &CompileCancel::new())
+            .compile(&GrammarSource::JsonSchema(order()), &CancelToken::new())
             .unwrap();
         let mut draws = Draws(3);
         let mut spent = Duration::ZERO;

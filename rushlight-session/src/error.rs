@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rushlight_asset::AssetError;
 use rushlight_asset::error::ErrorKind as AssetErrorKind;
 use rushlight_engine::{EngineError, ErrorKind as EngineErrorKind, Fault};
-use rushlight_grammar::GrammarReport;
+use rushlight_grammar::{GrammarErrorKind, GrammarReport};
 use rushlight_ir::IrError;
 use rushlight_ir::backend::{BackendError, BackendErrorKind};
 use rushlight_text::{TextError, TextErrorKind};
@@ -223,8 +223,12 @@ impl From<EngineError> for SessionError {
 
 impl From<GrammarReport> for SessionError {
     fn from(report: GrammarReport) -> SessionError {
+        let kind = match report.first().kind() {
+            GrammarErrorKind::Cancelled => SessionErrorKind::Cancelled,
+            _ => SessionErrorKind::Grammar,
+        };
         let fault = report.fault();
-        SessionError::wrap(SessionErrorKind::Grammar, fault, report)
+        SessionError::wrap(kind, fault, report)
     }
 }
 

@@ -16,8 +16,8 @@ use rushlight_ir::Graph;
 use rushlight_ir::backend::{Backend, BackendError, CompileOptions, KvDtype, Program};
 use rushlight_session::{
     Availability, CancelToken, Completion, Entry, Event, Events, Fault, Filters, GenerationOptions,
-    LanguageModel, LoadOptions, LocalModel, Models, SamplingMode, Session, SessionError,
-    SessionErrorKind, StopReason, Summary, Transcript,
+    GrammarSource, LanguageModel, LoadOptions, LocalModel, Models, SamplingMode, Session,
+    SessionError, SessionErrorKind, StopReason, Summary, Transcript,
 };
 use rushlight_testkit::gguf::GgufBuilder;
 use rushlight_testkit::goldens;
@@ -191,6 +191,29 @@ fn a_cancelled_turn_leaves_a_session_that_goes_on_where_it_was() {
         diverged >= kept && diverged == second.usage.cached,
         "{second:?}"
     );
+}
+
+#[test]
+fn cancelling_ends_the_compiling_of_a_grammar_too() {
+    let (model, _) = tiny("cancelled-grammar.gguf");
+    let cancel = CancelToken::new();
+    cancel.cancel();
+    let mut completion = Completion::new(Arc::clone(&model)).unwrap();
+    let options = GenerationOptions {
+        grammar: Some(GrammarSource::JsonObject),
+        ..greedy()
+    };
+    let error = completion
+        .complete("one", &options, &Events::ignored(), &cancel)
+        .unwrap_err();
+    assert_eq!(error.kind(), &SessionErrorKind::Cancelled);
+    let error = model
+        .compile(&GrammarSource::JsonObject, &cancel)
+        .unwrap_err();
+    assert_eq!(error.kind(), &SessionErrorKind::Cancelled);
+    model
+        .compile(&GrammarSource::JsonObject, &CancelToken::new())
+        .unwrap();
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use rushlight::{
-    Event, GenerationOptions, LanguageModel, Response, Session, SessionError, SessionErrorKind,
-    Transcript,
+    CancelToken, Event, GenerationOptions, LanguageModel, Response, Session, SessionError,
+    SessionErrorKind, Transcript,
 };
 use serde_json::{Value, json};
 
@@ -70,7 +70,13 @@ pub(crate) fn run(args: &ChatArgs, out: &Out) -> Result<(), Failure> {
     // A base model is refused now, not at the first prompt.
     model.template()?;
     let options = args.sampling.resolve(&model, guide);
-    let draws = model.generate_options(&options)?.sampling.temperature != 0.0;
+    // So is a grammar.
+    let draws = {
+        let cancel = CancelToken::new();
+        let _armed = stop.arm(cancel.clone());
+        let asked = model.generate_options(&options, &cancel)?;
+        asked.sampling.temperature != 0.0
+    };
     let context = model.engine().context();
     let model: Arc<dyn LanguageModel> = model;
     let session = match transcript {

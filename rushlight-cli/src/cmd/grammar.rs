@@ -6,14 +6,18 @@ mod explain;
 mod mask;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use rushlight::GrammarSource;
+use rushlight::engine::constrain::Accepted;
 use rushlight::grammar::json_schema::{MemberOrder, SchemaOptions};
-use rushlight::grammar::{CompileCancel, CompiledGrammar, Compiler, GrammarReport, Limits};
+use rushlight::grammar::{
+    CancelToken, CompiledGrammar, Compiler, GrammarError, GrammarErrorKind, GrammarReport, Limits,
+    Matcher,
+};
 use rushlight::session::{SessionError, vocabulary};
-use rushlight::text::Tokenizer;
-use std::sync::Arc;
+use rushlight::text::{Specials, Tokenizer};
 
 use crate::failure::Failure;
 use crate::load;
@@ -114,10 +118,47 @@ fn source(args: &SourceArgs) -> Result<GrammarSource, Failure> {
 }
 
 fn compile(compiler: &Compiler, source: &GrammarSource) -> Result<Arc<CompiledGrammar>, Failure> {
-    let compiled = compiler.compile(source, &CompileCancel::new());
+    let compiled = compiler.compile(source, &CancelToken::new());
     compiled.map_err(refused)
 }
 
 fn refused(report: GrammarReport) -> Failure {
     SessionError::from(report).into()
+}
+
+/// How far a text stays in a grammar.
+struct Followed {
+    /// Bytes of the tokens that were taken.
+    at: usize,
+    /// The token that is refused, where one is.
+    refused: Option<u32>,
+}
+
+/// Walks the tokens that the tokenizer makes of `text`.
+fn follow(matcher: &mut Matcher, tokenizer: &Tokenizer, text: &str) -> Result<Followed, Failure> {
+    let mut at = 0;
+    for id in tokenizer.encode(text, Specials::AsText)? {
+        let refused = match matcher.accept(id) {
+            Ok(accepted) => accepted != Accepted::Taken,
+            Err(error) => match error.kind() {
+                // The latter two: nothing else could stand there either.
+                GrammarErrorKind::IllegalToken
+                | GrammarErrorKind::GuardExhausted
+                | GrammarErrorKind::DeadEnd => true,
+                _ => return Err(failed(error)),
+            },
+        };
+        if refused {
+            return Ok(Followed {
+                at,
+                refused: Some(id),
+            });
+        }
+        at += tokenizer.token_bytes(id).map_or(0, <[u8]>::len);
+    }
+    Ok(Followed { at, refused: None })
+}
+
+fn failed(error: GrammarError) -> Failure {
+    refused(GrammarReport::from(error))
 }

@@ -89,14 +89,13 @@ pub(crate) fn run(args: &RunArgs, out: &Out) -> Result<(), Failure> {
     let cancel = CancelToken::new();
     let _armed = stop.arm(cancel.clone());
     let options = GenerateOptions {
-        cancel,
         forced,
         logits: rows.wanted(),
         text: model.token_text(prompt.continues() || guided),
         progress: Some(Box::new(move |done, total| {
             reading.at(done as u64, total as u64)
         })),
-        ..model.generate_options(&args.sampling.resolve(&model, guide))?
+        ..model.generate_options(&args.sampling.resolve(&model, guide), &cancel)?
     };
     let draws = options.sampling.temperature != 0.0;
     let mut sequence = model.engine().sequence()?;

@@ -11,7 +11,7 @@ use llguidance::api::{GrammarInit, TopLevelGrammar};
 use rushlight_engine::constrain::{Accepted, MaskStatus};
 use rushlight_grammar::json_schema::{MemberOrder, SchemaOptions};
 use rushlight_grammar::{
-    CompileCancel, CompiledGrammar, Compiler, GrammarErrorKind, GrammarSource, Limits, TokenEntry,
+    CancelToken, CompiledGrammar, Compiler, GrammarErrorKind, GrammarSource, Limits, TokenEntry,
     TokenTable, Vocabulary,
 };
 use serde_json::{Value, json};
@@ -309,7 +309,7 @@ impl Walker {
                 };
                 let source = GrammarSource::JsonSchema(schema.clone());
                 let grammar = compiler
-                    .compile(&source, &CompileCancel::new())
+                    .compile(&source, &CancelToken::new())
                     .map_err(|e| e.to_string())?;
                 let compile = start.elapsed();
                 let mut mask = vec![0; compiler.vocabulary().logits().div_ceil(32)];

@@ -450,7 +450,7 @@ impl fmt::Debug for Matcher {
 mod tests {
     use super::*;
     use crate::json_schema::SchemaOptions;
-    use crate::{CompileCancel, Compiler, GrammarSource, Limits, TokenEntry, TokenTable};
+    use crate::{CancelToken, Compiler, GrammarSource, Limits, TokenEntry, TokenTable};
 
     #[test]
     fn a_panic_ends_its_own_matcher_and_no_other() {
@@ -464,7 +464,7 @@ mod tests {
         .unwrap();
         let compiler = Compiler::new(vocabulary, Limits::default(), SchemaOptions::default());
         let grammar = compiler
-            .compile(&GrammarSource::JsonObject, &CompileCancel::new())
+            .compile(&GrammarSource::JsonObject, &CancelToken::new())
             .unwrap();
         let mut broken = grammar.matcher();
         let mut whole = broken.fork().unwrap();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rushlight_engine::constrain::{Accepted, MaskStatus};
 use rushlight_grammar::{
-    CompileCancel, CompiledGrammar, Compiler, GrammarReport, GrammarSource, Limits, Matcher,
+    CancelToken, CompiledGrammar, Compiler, GrammarReport, GrammarSource, Limits, Matcher,
     TokenEntry, TokenTable, Vocabulary,
 };
 
@@ -148,7 +148,7 @@ pub(crate) fn compiler(vocabulary: Arc<Vocabulary>) -> Compiler {
 }
 
 pub(crate) fn compile(source: &GrammarSource) -> Result<Arc<CompiledGrammar>, GrammarReport> {
-    compiler(toy()).compile(source, &CompileCancel::new())
+    compiler(toy()).compile(source, &CancelToken::new())
 }
 
 pub(crate) fn matcher(source: &GrammarSource) -> Matcher {

@@ -31,15 +31,8 @@ impl Executor for LocalExecutor {
         cancel: &CancelToken,
     ) -> Result<Response, SessionError> {
         let prompt = self.model.chat_tokens(request.transcript)?;
-        let options = self.model.generate_options(request.options)?;
-        answer(
-            &self.model,
-            &mut self.sequence,
-            &prompt,
-            options,
-            events,
-            cancel,
-        )
+        let options = self.model.generate_options(request.options, cancel)?;
+        answer(&self.model, &mut self.sequence, &prompt, options, events)
     }
 
     fn prewarm(&mut self, transcript: &Transcript) -> Result<(), SessionError> {
@@ -81,11 +74,9 @@ pub(super) fn answer(
     prompt: &[u32],
     options: GenerateOptions,
     events: &Events,
-    cancel: &CancelToken,
 ) -> Result<Response, SessionError> {
     let progress = events.clone();
     let options = GenerateOptions {
-        cancel: cancel.clone(),
         progress: Some(Box::new(move |done, total| progress.prefill(done, total))),
         ..options
     };

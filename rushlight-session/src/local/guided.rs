@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rushlight_engine::CancelToken;
 use rushlight_engine::constrain::Constraint;
 use rushlight_grammar::{
-    AfterMarker, CompileCancel, CompiledGrammar, Compiler, GrammarReport, GrammarSource, Limits,
-    TokenEntry, TokenTable, Vocabulary,
+    AfterMarker, Compiler, GrammarReport, Limits, TokenEntry, TokenTable, Vocabulary,
 };
 use rushlight_text::{Specials, Tokenizer};
 
@@ -81,17 +81,10 @@ pub fn vocabulary(
     Ok(Vocabulary::new(table).map_err(GrammarReport::from)?)
 }
 
-/// Compiles `source`, or finds it compiled.
-pub(super) fn compile(
-    compiler: &Compiler,
-    source: &GrammarSource,
-) -> Result<Arc<CompiledGrammar>, SessionError> {
-    Ok(compiler.compile(source, &CompileCancel::new())?)
-}
-
 /// What follows an answer made with `options`, where they have a grammar.
 pub(super) fn constraint(
     options: &GenerationOptions,
+    cancel: &CancelToken,
     compiler: impl FnOnce() -> Result<Compiler, SessionError>,
 ) -> Result<Option<Box<dyn Constraint>>, SessionError> {
     let Some(source) = &options.grammar else {
@@ -114,7 +107,7 @@ pub(super) fn constraint(
         };
     };
     let compiler = compiler()?;
-    let matcher = compile(&compiler, source)?.matcher();
+    let matcher = compiler.compile(source, cancel)?.matcher();
     let Some(marker) = &options.grammar_after else {
         return Ok(Some(Box::new(matcher)));
     };

@@ -11,7 +11,7 @@ mod text;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rushlight_engine::{Engine, GenerateOptions, TokenText};
+use rushlight_engine::{CancelToken, Engine, GenerateOptions, TokenText};
 use rushlight_grammar::{CompiledGrammar, Compiler, GrammarSource};
 use rushlight_ir::backend::Memory;
 use rushlight_text::{ChatTemplate, Tokenizer};
@@ -135,22 +135,29 @@ impl LocalModel {
     /// Compiles a grammar ahead of the request that needs it, or finds it compiled.
     ///
     /// # Errors
-    /// [`SessionErrorKind::Grammar`] with every problem of the source, each with its place; those of
-    /// [`grammars`](LocalModel::grammars).
-    pub fn compile(&self, source: &GrammarSource) -> Result<Arc<CompiledGrammar>, SessionError> {
-        guided::compile(&self.grammars()?, source)
+    /// [`SessionErrorKind::Grammar`] with every problem of the source, each with its place;
+    /// [`SessionErrorKind::Cancelled`]; those of [`grammars`](LocalModel::grammars).
+    pub fn compile(
+        &self,
+        source: &GrammarSource,
+        cancel: &CancelToken,
+    ) -> Result<Arc<CompiledGrammar>, SessionError> {
+        Ok(self.grammars()?.compile(source, cancel)?)
     }
 
     /// What a session with these options asks of the engine: sampling with the model's defaults
     /// filled in, stop tokens and strings, the constraint of its grammar, and an answer's text made
-    /// of the tokens. Without a tokenizer the answer is its ids, and has no text.
+    /// of the tokens. Without a tokenizer the answer is its ids, and has no text. `cancel` ends the
+    /// generation, and the compiling of the grammar before it.
     ///
     /// # Errors
-    /// [`SessionErrorKind::InvalidOption`] naming the field; [`SessionErrorKind::Grammar`], and
-    /// [`SessionErrorKind::NoTokenizer`] where a grammar has none to go by.
+    /// [`SessionErrorKind::InvalidOption`] naming the field; [`SessionErrorKind::Grammar`],
+    /// [`SessionErrorKind::Cancelled`], and [`SessionErrorKind::NoTokenizer`] where a grammar has none
+    /// to go by.
     pub fn generate_options(
         &self,
         options: &GenerationOptions,
+        cancel: &CancelToken,
     ) -> Result<GenerateOptions, SessionError> {
         if options.maximum_response_tokens == Some(0) {
             let field = "maximum_response_tokens";
@@ -174,8 +181,9 @@ impl LocalModel {
             stop_strings,
             // A grammar speaks of every space, a first one too.
             text: self.token_text(options.grammar.is_some()),
-            constraint: guided::constraint(options, || self.grammars())?,
+            constraint: guided::constraint(options, cancel, || self.grammars())?,
             sample_forced: options.sample_forced,
+            cancel: cancel.clone(),
             ..GenerateOptions::default()
         })
     }

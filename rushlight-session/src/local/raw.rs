@@ -75,15 +75,8 @@ impl Completion {
     ) -> Result<Response, SessionError> {
         let options = GenerateOptions {
             text: self.model.token_text(true),
-            ..self.model.generate_options(options)?
+            ..self.model.generate_options(options, cancel)?
         };
-        answer(
-            &self.model,
-            &mut self.sequence,
-            tokens,
-            options,
-            events,
-            cancel,
-        )
+        answer(&self.model, &mut self.sequence, tokens, options, events)
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use rushlight::GrammarSource;
 use rushlight::engine::constrain::{Accepted, MaskStatus};
-use rushlight::grammar::{CompileCancel, Compiler, Matcher};
+use rushlight::grammar::{CancelToken, Compiler, Matcher};
 use rushlight::text::{Specials, Tokenizer};
 use serde_json::{Value, json};
 
@@ -146,7 +146,7 @@ fn walk(
 ) -> Result<(), Failure> {
     let source = GrammarSource::JsonSchema(case.schema.clone());
     let start = Instant::now();
-    let Ok(grammar) = compiler.compile(&source, &CompileCancel::new()) else {
+    let Ok(grammar) = compiler.compile(&source, &CancelToken::new()) else {
         times.refused += 1;
         return Ok(());
     };

@@ -4,22 +4,20 @@ use std::sync::Arc;
 
 use clap::Args;
 use rushlight::GrammarSource;
-use rushlight::engine::constrain::Accepted;
-use rushlight::grammar::{
-    CompileCancel, CompiledGrammar, Compiler, GrammarErrorKind, GrammarReport, Matcher,
-};
-use rushlight::text::{Specials, Tokenizer};
+use rushlight::grammar::{CancelToken, CompiledGrammar, Compiler, Matcher};
+use rushlight::text::Tokenizer;
 use serde_json::{Value, json};
 
-use super::{TokenizerArgs, compile, refused, source};
+use super::{Followed, TokenizerArgs, compile, failed, follow, source};
 use crate::failure::Failure;
 use crate::input;
 use crate::output::Out;
 use crate::report::piece;
 use crate::source::SourceArgs;
 
-/// Texts come on stdin, JSON in the spelling that answers have: no blanks, no escape where the character will do. Answers have the members of an object in the order in which the schema declares them; a text that is
-/// accepted only with them in another order is told with "order": "any". Exits with 0 whatever the verdicts are; a grammar that is refused exits with 1.
+/// Texts come on stdin, JSON in the spelling that answers have: no blanks, no escape where the character will do. Answers
+/// have the members of an object in the order in which the schema declares them; a text that is accepted only with them in
+/// another order is told with "order": "any". Exits with 0 whatever the verdicts are; a grammar that is refused exits with 1.
 #[derive(Args, Debug)]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
@@ -93,7 +91,7 @@ impl Judges {
         }
         let compiled = || {
             let compiler = self.compiler.as_ref()?;
-            compiler.compile(&self.source, &CompileCancel::new()).ok()
+            compiler.compile(&self.source, &CancelToken::new()).ok()
         };
         let Some(any) = self.any.get_or_insert_with(compiled) else {
             return Ok(verdict);
@@ -129,34 +127,13 @@ fn show(verdict: &Verdict, tokenizer: &Tokenizer, out: &Out) -> Result<(), Failu
     }
 }
 
-/// Follows the tokens that the tokenizer makes of `text`.
 fn walk(mut matcher: Matcher, tokenizer: &Tokenizer, text: &str) -> Result<Verdict, Failure> {
-    let mut at = 0;
-    for id in tokenizer.encode(text, Specials::AsText)? {
-        match matcher.accept(id) {
-            Ok(Accepted::Taken) => {}
-            Err(error) if error.kind() != GrammarErrorKind::IllegalToken => {
-                return Err(refused(GrammarReport::from(error)));
-            }
-            Ok(Accepted::Rewound { .. }) | Err(_) => {
-                return Ok(Verdict {
-                    accepted: false,
-                    at,
-                    token: Some(id),
-                    reordered: false,
-                });
-            }
-        }
-        at += tokenizer.token_bytes(id).map_or(0, <[u8]>::len);
-    }
-    let accepted = matcher
-        .may_end()
-        .map_err(GrammarReport::from)
-        .map_err(refused)?;
+    let Followed { at, refused } = follow(&mut matcher, tokenizer, text)?;
+    let accepted = refused.is_none() && matcher.may_end().map_err(failed)?;
     Ok(Verdict {
         accepted,
         at,
-        token: None,
+        token: refused,
         reordered: false,
     })
 }

@@ -1,12 +1,11 @@
 //! `rushlight grammar mask`: what may come next.
 
 use clap::Args;
-use rushlight::engine::constrain::{Accepted, MaskStatus};
-use rushlight::grammar::{GrammarError, GrammarErrorKind, GrammarReport};
-use rushlight::text::{Specials, Tokenizer};
+use rushlight::engine::constrain::MaskStatus;
+use rushlight::text::Tokenizer;
 use serde_json::{Value, json};
 
-use super::{TokenizerArgs, compile, refused, source};
+use super::{TokenizerArgs, compile, failed, follow, source};
 use crate::failure::Failure;
 use crate::output::{Out, thousands};
 use crate::report::piece;
@@ -35,22 +34,14 @@ pub(crate) fn run(args: &MaskArgs, out: &Out) -> Result<(), Failure> {
     let source = source(&args.source)?;
     let (tokenizer, compiler) = args.tokenizer.open()?;
     let grammar = compile(&compiler, &source)?;
-    let failed = |error: GrammarError| refused(GrammarReport::from(error));
     let mut matcher = grammar.matcher();
-    let mut at = 0;
-    for id in tokenizer.encode(&args.prefix, Specials::AsText)? {
-        match matcher.accept(id) {
-            Ok(Accepted::Taken) => at += tokenizer.token_bytes(id).map_or(0, <[u8]>::len),
-            Err(error) if error.kind() != GrammarErrorKind::IllegalToken => {
-                return Err(failed(error));
-            }
-            Ok(Accepted::Rewound { .. }) | Err(_) => {
-                return Err(Failure::request(format!(
-                    "the prefix leaves the grammar at byte {at}: \"{}\"",
-                    piece(&tokenizer, id)
-                )));
-            }
-        }
+    let prefix = follow(&mut matcher, &tokenizer, &args.prefix)?;
+    if let Some(id) = prefix.refused {
+        return Err(Failure::request(format!(
+            "the prefix leaves the grammar at byte {}: \"{}\"",
+            prefix.at,
+            piece(&tokenizer, id)
+        )));
     }
     let mut mask = vec![0; grammar.vocabulary().logits().div_ceil(32)];
     let status = matcher.mask(&mut mask).map_err(failed)?;

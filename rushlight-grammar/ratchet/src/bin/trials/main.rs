@@ -27,7 +27,7 @@ use rushlight::engine::sample::SamplingOptions;
 use rushlight::engine::{GenerateOptions, StopReason, TokenText};
 use rushlight::grammar::json_schema::SchemaOptions;
 use rushlight::grammar::{
-    CompileCancel, CompiledGrammar, Compiler, GrammarSource, Limits, TokenEntry, TokenTable,
+    CancelToken, CompiledGrammar, Compiler, GrammarSource, Limits, TokenEntry, TokenTable,
     Vocabulary,
 };
 use rushlight::{LoadOptions, LocalModel};
@@ -132,7 +132,7 @@ impl Tally {
     }
 }
 
-/// One answer: its text, or the words of a typed error.
+/// One answer to ask for.
 struct Trial<'a> {
     name: &'a str,
     model: &'a LocalModel,
@@ -144,7 +144,7 @@ struct Trial<'a> {
     sample_forced: bool,
 }
 
-/// Runs a trial; `Err` is an error of the kind that is told, and whether it is our own fault.
+/// The answer's text; `Err` has the words of a typed error, and whether it is our own fault.
 fn answer(trial: Trial<'_>, tally: &mut Tally) -> Result<String, (String, bool)> {
     let start = Instant::now();
     let told = |error: rushlight::engine::EngineError| {
@@ -254,7 +254,10 @@ fn real(
     let (mut bugs, mut refused) = (0, 0);
     for (index, schema) in schemas.iter().enumerate() {
         let name = format!("schema {index}");
-        let grammar = match model.compile(&GrammarSource::JsonSchema(schema.clone())) {
+        let grammar = match model.compile(
+            &GrammarSource::JsonSchema(schema.clone()),
+            &CancelToken::new(),
+        ) {
             Ok(grammar) => grammar,
             Err(error) => {
                 refused += 1;
@@ -313,7 +316,7 @@ fn random(checkpoint: &str, seeds: Range<usize>, mut out: Option<File>) -> Resul
     } in sources::all()?
     {
         let grammar = compiler
-            .compile(&source, &CompileCancel::new())
+            .compile(&source, &CancelToken::new())
             .map_err(|report| format!("{name}: {report}"))?;
         compiled.push((name, grammar, judge));
     }
