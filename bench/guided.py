@@ -5,9 +5,9 @@
 """
 import json
 import os
-import statistics
 import subprocess
 import sys
+from statistics import mean, median
 
 BIN = sys.argv[1]
 MODEL = sys.argv[2] if len(sys.argv) > 2 else "SmolLM2-135M-Instruct.Q4_1"
@@ -55,28 +55,35 @@ def ends(model):
 
 def main():
     free = [flag for end in ends(MODEL) for flag in ("--logit-bias", f"{end}=-inf")]
-    rates = {name: {"free": [], "guided": [], "wait": []} for name in LOOSE}
+    rates = {name: {"unguided": [], "guided": [], "wait": []} for name in LOOSE}
     seconds = {"sampled": [], "forced": []}
     tokens = {}
-    for _ in range(TRIALS):
+    for name, schema in LOOSE.items():
+        tokens[name] = run("--json-schema", json.dumps(schema), "--sample-forced")["usage"]["completion_tokens"]
+    for trial in range(TRIALS):
         for name, schema in LOOSE.items():
-            guided = run("--json-schema", json.dumps(schema), "--sample-forced")
-            tokens[name] = guided["usage"]["completion_tokens"]
-            # As many tokens, at the same positions.
-            unguided = run("--max-tokens", str(tokens[name]), *free)
-            rates[name]["free"].append(unguided["tokens_per_second"]["decode"])
-            rates[name]["guided"].append(guided["tokens_per_second"]["decode"])
-            rates[name]["wait"].append(guided["grammar"]["mask_wait_seconds"] / guided["grammar"]["masks"] * 1e6)
+            # As many tokens, at the same positions; each side goes first every other time.
+            sides = [("unguided", ["--max-tokens", str(tokens[name]), *free]),
+                     ("guided", ["--json-schema", json.dumps(schema), "--sample-forced"])]
+            for side, more in sides if trial % 2 else reversed(sides):
+                answer = run(*more)
+                rates[name][side].append(answer["tokens_per_second"]["decode"])
+                if side == "guided":
+                    wait = answer["grammar"]["mask_wait_seconds"] / answer["grammar"]["masks"]
+                    rates[name]["wait"].append(wait * 1e6)
         for name, more in (("sampled", ["--sample-forced"]), ("forced", [])):
             answer = run("--json-schema", json.dumps(RECORD), *more)
             seconds[name].append(answer["seconds"]["decode"])
-    mean = statistics.mean
     print(f"{TRIALS} trials in turns, {os.path.basename(MODEL)}")
     for name, rate in rates.items():
-        print(f"{name}, {tokens[name]} tokens, tokens/s: unguided {mean(rate['free']):.1f}, guided {mean(rate['guided']):.1f}")
-        print(f"  guided / unguided {mean(rate['guided']) / mean(rate['free']):.3f}; waited {mean(rate['wait']):.0f} µs a mask")
-    print(f"a record of enums, seconds: sampled {mean(seconds['sampled']):.2f}, forced {mean(seconds['forced']):.2f}")
-    print(f"  sampled / forced {mean(seconds['sampled']) / mean(seconds['forced']):.2f}")
+        unguided, guided = mean(rate["unguided"]), mean(rate["guided"])
+        ratios = sorted(g / u for g, u in zip(rate["guided"], rate["unguided"]))
+        print(f"{name}, {tokens[name]} tokens, tokens/s: unguided {unguided:.1f}, guided {guided:.1f}")
+        print(f"  guided / unguided {guided / unguided:.3f}, of each trial {ratios[0]:.3f} … {median(ratios):.3f} … {ratios[-1]:.3f}")
+        print(f"  waited {mean(rate['wait']):.0f} µs a token")
+    sampled, forced = mean(seconds["sampled"]), mean(seconds["forced"])
+    print(f"a record of enums, seconds: sampled {sampled:.2f}, forced {forced:.2f}")
+    print(f"  sampled / forced {sampled / forced:.2f}")
 
 
 main()
