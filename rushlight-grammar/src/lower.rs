@@ -56,6 +56,12 @@ pub trait GuardRun: Send {
     /// Takes one more byte. [`GuardStep::Reject`] leaves the run as it was before the byte.
     fn push(&mut self, byte: u8) -> GuardStep;
 
+    /// Whether one of `bytes`, said next, might be refused. A run that can tell at little cost spares its caller the trial.
+    fn may_refuse(&self, bytes: &[u8]) -> bool {
+        let _ = bytes;
+        true
+    }
+
     /// Whether the text may end here: judges values that only the end closes, such as a number that is the whole answer.
     fn finish(&self) -> GuardStep {
         GuardStep::Accept

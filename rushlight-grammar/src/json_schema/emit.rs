@@ -132,7 +132,7 @@ impl<'a> Compiler<'a> {
         let (None, Rx::And(parts)) = (empty, &rx) else {
             return (empty != Some(true)).then_some(rx);
         };
-        let rest = Rx::and(parts.iter().filter(|part| !part.is_length()).cloned());
+        let rest = Rx::and(parts.iter().filter(|part| part.as_length().is_none()).cloned());
         if rest == rx {
             return Some(rx);
         }

@@ -8,6 +8,8 @@ use llguidance::derivre::{RegexAst, RegexBuilder};
 
 /// Work units for one emptiness check; the derivative engine counts about 14 of them a microsecond.
 const EMPTINESS_FUEL: u64 = 30_000;
+/// The pattern of one character.
+const ANY_CHARACTER: &str = "(?s:.)";
 
 /// A language of texts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -37,15 +39,35 @@ pub(super) enum Rx {
 }
 
 impl Rx {
-    /// All of `parts`, flattened.
+    /// All of `parts`, flattened; lengths become one.
     pub(super) fn and(parts: impl IntoIterator<Item = Rx>) -> Rx {
         let mut out: Vec<Rx> = Vec::new();
+        let mut length: Option<(u32, Option<u32>)> = None;
+        let mut add = |out: &mut Vec<Rx>, part: Rx| match (part.as_length(), &mut length) {
+            // The mask engine has masks in store for one repetition, and none for an intersection of two.
+            (Some((low, high)), Some((min, max))) => {
+                *min = low.max(*min);
+                *max = match (high, *max) {
+                    (Some(high), Some(max)) => Some(high.min(max)),
+                    (high, max) => high.or(max),
+                };
+            }
+            (Some(bounds), none) => *none = Some(bounds),
+            (None, _) if out.contains(&part) => {}
+            (None, _) => out.push(part),
+        };
         for part in parts {
             match part {
                 Rx::All => {}
                 Rx::None => return Rx::None,
-                Rx::And(inner) => out.extend(inner),
-                other if out.contains(&other) => {}
+                Rx::And(inner) => inner.into_iter().for_each(|part| add(&mut out, part)),
+                other => add(&mut out, other),
+            }
+        }
+        if let Some((min, max)) = length {
+            match Rx::length(min, max) {
+                Rx::All => {}
+                Rx::None => return Rx::None,
                 other => out.push(other),
             }
         }
@@ -108,13 +130,19 @@ impl Rx {
         match (min, max) {
             (0, None) => Rx::All,
             (min, Some(max)) if min > max => Rx::None,
-            (min, max) => Rx::Rep(Box::new(Rx::Plain("(?s:.)".to_owned())), min, max),
+            (min, max) => Rx::Rep(Box::new(Rx::Plain(ANY_CHARACTER.to_owned())), min, max),
         }
     }
 
-    /// Whether it is a language of [`Rx::length`].
-    pub(super) fn is_length(&self) -> bool {
-        matches!(self, Rx::Rep(inner, ..) if **inner == Rx::Plain("(?s:.)".to_owned()))
+    /// The bounds, where it is a language of [`Rx::length`].
+    pub(super) fn as_length(&self) -> Option<(u32, Option<u32>)> {
+        match self {
+            Rx::Rep(inner, min, max) => match &**inner {
+                Rx::Plain(pattern) if pattern == ANY_CHARACTER => Some((*min, *max)),
+                _ => None,
+            },
+            _ => None,
+        }
     }
 
     /// The texts of this language, where it is a short list.
@@ -273,6 +301,17 @@ mod tests {
             Some(false)
         );
         assert_eq!(Rx::and([one, Rx::Lit("z".into())]).is_empty(), Some(true));
+    }
+
+    #[test]
+    fn lengths_meet_in_one_repetition() {
+        let word = Rx::Plain("[a-z]*".into());
+        let both = Rx::and([Rx::length(2, None), word.clone(), Rx::length(0, Some(5))]);
+        assert_eq!(both, Rx::and([word, Rx::length(2, Some(5))]));
+        let one = Rx::and([Rx::length(2, None), Rx::length(3, Some(9))]);
+        assert_eq!(one, Rx::length(3, Some(9)));
+        let none = Rx::and([Rx::length(4, None), Rx::length(0, Some(3))]);
+        assert_eq!(none, Rx::None);
     }
 
     #[test]

@@ -117,7 +117,12 @@ impl Matcher {
         if choices.len() > GUARDED_CHOICES {
             return;
         }
+        let grammar = self.grammar.clone();
         for token in choices {
+            let bytes = grammar.vocabulary().token_bytes(token);
+            if !self.guards.iter().any(|guard| guard.may_refuse(bytes)) {
+                continue;
+            }
             let before = self.text.len();
             if self.push_guards(token).is_some() {
                 clear_bit(mask, token);

@@ -264,6 +264,19 @@ impl GuardRun for Run {
         step
     }
 
+    fn may_refuse(&self, bytes: &[u8]) -> bool {
+        // Strings are refused as they close. One that is not open yet opens first.
+        let quotes = bytes.iter().filter(|byte| **byte == b'"').count();
+        if self.plan.spots.is_empty() {
+            let naming = self.at.open.last().is_some_and(|open| open.awaiting_name);
+            return quotes > usize::from(self.at.string.is_none() || !naming);
+        }
+        quotes > usize::from(self.at.string.is_none())
+            || bytes
+                .iter()
+                .any(|byte| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t'))
+    }
+
     fn finish(&self) -> GuardStep {
         match self.at.scalar {
             Some(start)
