@@ -174,8 +174,7 @@ fn what_cannot_be_kept_is_refused_before_anything_is_said() {
     run_with_schema("{}", &["--grammar-after", "</think>"])
         .refused(1, &["grammar_after", "no control token"]);
     run_with_schema("{}", &["--regex", "a"]).refused(2, &["--regex"]);
-    run(&[&fixed[..], &["--sample-forced"]].concat())
-        .refused(2, &["--json-schema", "required"]);
+    run(&[&fixed[..], &["--sample-forced"]].concat()).refused(2, &["--json-schema", "required"]);
     run(&[&fixed[..], &["--regex", "(a"]].concat()).refused(1, &["1:"]);
     // A ban may leave nothing to say.
     run(&[

@@ -3,8 +3,9 @@
 //! A case is one conjunction of atoms about an object or an array; its shape is the same with the atoms merged: one
 //! schema state for each named member, for each class of other names, for each position. Merging is exact.
 
-use std::collections::HashSet;
 use std::rc::Rc;
+
+use foldhash::HashSet;
 
 use super::compiler::{Compiler, StateId};
 use super::logic::{Atom, Case, Formula, Items, Kind, Members, Source};
@@ -312,9 +313,9 @@ impl<'a> Compiler<'a> {
     /// The merged form of an object case; `None` where it is plainly empty.
     pub(super) fn object_shape(&mut self, case: &Case) -> Option<ObjectShape> {
         let mut order: Vec<String> = Vec::new();
-        let mut seen: HashSet<String> = HashSet::new();
-        let mut required: HashSet<Rc<str>> = HashSet::new();
-        let mut forbidden: HashSet<Rc<str>> = HashSet::new();
+        let mut seen: HashSet<String> = HashSet::default();
+        let mut required: HashSet<Rc<str>> = HashSet::default();
+        let mut forbidden: HashSet<Rc<str>> = HashSet::default();
         let (mut min, mut max) = (0, None::<u64>);
         let mut members: Vec<Rc<Members>> = Vec::new();
         let mut name_rules: Vec<Rx> = Vec::new();

@@ -3,9 +3,9 @@
 //! A state stands for the values that satisfy every schema of a list and none of another. States are interned, so a
 //! recursive schema, alone or intersected with others, has finitely many, and each becomes one rule of the grammar.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
+use foldhash::HashMap;
 use serde_json::Value;
 
 use super::document::{Document, Place};
@@ -75,16 +75,16 @@ impl<'a> Compiler<'a> {
             member_order: options.member_order,
             dynamic_scope: false,
             nodes: Vec::new(),
-            by_pointer: HashMap::new(),
+            by_pointer: HashMap::default(),
             states: Vec::new(),
-            state_ids: HashMap::new(),
-            patterns: HashMap::new(),
+            state_ids: HashMap::default(),
+            patterns: HashMap::default(),
             problems: Vec::new(),
             notes: Vec::new(),
-            note_ids: HashMap::new(),
+            note_ids: HashMap::default(),
             visiting: Vec::new(),
-            empty: HashMap::new(),
-            disjoint: HashMap::new(),
+            empty: HashMap::default(),
+            disjoint: HashMap::default(),
             mute: 0,
             budget: options.limits.expansions,
         };

@@ -3,8 +3,7 @@
 //! References are resolved as RFC 3986 says, against the nearest `$id` (`id` in draft-04); fragments are JSON Pointers
 //! (RFC 6901) or anchors. Nothing is ever fetched: a reference that leaves the document is a problem to report.
 
-use std::collections::HashMap;
-
+use foldhash::HashMap;
 use serde_json::Value;
 
 /// The dialect of a schema, as far as it changes what a keyword means.
@@ -73,9 +72,9 @@ impl<'a> Document<'a> {
         let place = enter(root, String::new(), "", Dialect::Draft2020);
         let mut this = Self {
             root: place.clone(),
-            resources: HashMap::new(),
-            anchors: HashMap::new(),
-            dynamic: HashMap::new(),
+            resources: HashMap::default(),
+            anchors: HashMap::default(),
+            dynamic: HashMap::default(),
         };
         this.resources.insert(place.base.clone(), place.clone());
         this.index(place);

@@ -1,7 +1,8 @@
 //! States to rules: one rule a state, made once, so that recursion in the schema is recursion in the grammar.
 
-use std::collections::HashMap;
 use std::rc::Rc;
+
+use foldhash::HashMap;
 
 use super::MemberOrder;
 use super::cases::{ArrayShape, Class, ObjectShape};
@@ -132,7 +133,12 @@ impl<'a> Compiler<'a> {
         let (None, Rx::And(parts)) = (empty, &rx) else {
             return (empty != Some(true)).then_some(rx);
         };
-        let rest = Rx::and(parts.iter().filter(|part| part.as_length().is_none()).cloned());
+        let rest = Rx::and(
+            parts
+                .iter()
+                .filter(|part| part.as_length().is_none())
+                .cloned(),
+        );
         if rest == rx {
             return Some(rx);
         }
@@ -259,7 +265,7 @@ impl<'a> Compiler<'a> {
         let counts = high.unwrap_or(low);
         let others = self.outside(state);
         let comma = out.rules.text(",");
-        let mut ids = HashMap::new();
+        let mut ids = HashMap::default();
         for position in 0..=positions {
             for count in 0..=counts {
                 ids.insert((position, count), out.rules.reserve());

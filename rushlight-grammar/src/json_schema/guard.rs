@@ -7,10 +7,10 @@
 
 mod run;
 
-use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
+use foldhash::{HashMap, HashSet};
 use jsonschema::{Draft, Registry, Validator};
 use serde_json::{Map, Value, json};
 
@@ -75,7 +75,7 @@ impl<'a> Compiler<'a> {
             .map(|(s, _)| *s)
             .collect();
         if self.dynamic_scope && !judged.is_empty() {
-            judged = HashSet::from([start]);
+            judged = HashSet::from_iter([start]);
         }
         let needed = needed(emitted, &mut judged);
         if needed.is_empty() && !distinct_names {
@@ -151,7 +151,7 @@ impl<'a> Compiler<'a> {
 
     /// A validator for each of `states`; `None` where one could not be built, which is reported.
     fn judges(&mut self, states: &[StateId]) -> Option<HashMap<StateId, Arc<Validator>>> {
-        let mut out = HashMap::new();
+        let mut out = HashMap::default();
         if states.is_empty() {
             return Some(out);
         }

@@ -2,8 +2,7 @@
 //!
 //! Rules that derive no text are removed here, so that generation never walks into one.
 
-use std::collections::{HashMap, HashSet};
-
+use foldhash::{HashMap, HashSet};
 use llguidance::api::{GrammarInit, SkipSpec};
 use llguidance::derivre::{JsonQuoteOptions, RegexAst};
 use llguidance::earley::lexerspec::LexerSpec;
