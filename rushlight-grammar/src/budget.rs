@@ -41,6 +41,9 @@ pub(crate) struct Budget {
     soft_from: Option<usize>,
     // The way to the end from the current position, where known.
     way: Option<Vec<u8>>,
+    // No way was found before this position, so none is looked for; and tokens until the next look after a failure.
+    lost_until: usize,
+    patience: usize,
 }
 
 impl Budget {
@@ -53,6 +56,8 @@ impl Budget {
             hard,
             soft_from: None,
             way: None,
+            lost_until: 0,
+            patience: 1,
         }
     }
 
@@ -92,7 +97,19 @@ impl Budget {
 
     /// Sets the way to the end from here.
     pub(crate) fn set_way(&mut self, way: Vec<u8>) {
+        self.patience = 1;
         self.way = Some(way);
+    }
+
+    /// Whether a look for the way to the end is worth its time at `position`.
+    pub(crate) fn looks(&self, position: usize) -> bool {
+        position >= self.lost_until
+    }
+
+    /// No way was found at `position`: the next look is later, and ever later, as looking in vain is what takes longest.
+    pub(crate) fn lose_way(&mut self, position: usize) {
+        self.lost_until = position.saturating_add(self.patience);
+        self.patience = self.patience.saturating_mul(2);
     }
 
     /// A token of `bytes` was taken: the known way is shorter by it, or no longer known.

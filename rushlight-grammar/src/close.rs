@@ -4,10 +4,12 @@
 //! first; a walk that does not end within its limit is given up for a search in order of length. What it finds is short
 //! rather than shortest.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use llguidance::TokenParser;
+use llguidance::earley::ParserRecognizer;
+use toktrie::Recognizer;
 
 use crate::compile::CompiledGrammar;
 use crate::lower::{GuardRun, GuardStep};
@@ -26,6 +28,10 @@ const MAX_CLOSERS: usize = 64;
 const SEARCH_STATES: usize = 600;
 /// Bytes of all texts that it may copy: each step copies a state.
 const SEARCH_BYTES: usize = 64 << 10;
+/// Lexer states that are looked through for the end of a string.
+const STRING_STATES: usize = 4096;
+/// Bytes that may be tried for it.
+const STRING_TRIES: usize = 200_000;
 /// Bytes in the order in which a walk tries them inside a string: what closes it, what is short, then the rest.
 const IN_STRING: &[u8] = b"\"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ -_./:@#,;+*=()[]{}<>&%$!?~^'`|\\";
 /// The same elsewhere; blanks and escapes last.
@@ -167,6 +173,48 @@ impl Walk {
         self.parser.is_accepting() && self.guards.iter().all(|g| g.finish() == GuardStep::Accept)
     }
 
+    /// Whether the grammar allows `bytes` here.
+    fn allows(&mut self, bytes: &[u8]) -> bool {
+        self.parser.parser.with_recognizer(|r| {
+            r.trie_started("closer");
+            let taken = bytes.iter().take_while(|&&b| r.try_push_byte(b)).count();
+            r.pop_bytes(taken);
+            r.trie_finished();
+            taken == bytes.len()
+        })
+    }
+
+    /// The shortest text that ends the string that it stands in, as far as the grammar knows; `None` outside of one. Within
+    /// a string the lexer's state says all, so each is looked at once.
+    fn string_end(&mut self) -> Option<Vec<u8>> {
+        if !self.quotes.inside {
+            return None;
+        }
+        let escaped = self.quotes.escaped;
+        self.parser.parser.with_recognizer(|r| {
+            r.trie_started("string end");
+            let found = string_end(r, escaped);
+            r.trie_finished();
+            found
+        })
+    }
+
+    /// A copy that took `bytes`, if the grammar and the guards allow them.
+    fn with(&self, bytes: &[u8], vocabulary: &Vocabulary) -> Result<Option<Self>, String> {
+        let mut tried = self.copy();
+        Ok(tried.push_all(bytes, vocabulary)?.then_some(tried))
+    }
+
+    /// Takes `bytes` as far as the grammar and the guards allow them; whether that is all of them.
+    fn push_all(&mut self, bytes: &[u8], vocabulary: &Vocabulary) -> Result<bool, String> {
+        for &byte in bytes {
+            if !self.push(byte, vocabulary)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Takes `byte` if the grammar and the guards allow it.
     fn push(&mut self, byte: u8, vocabulary: &Vocabulary) -> Result<bool, String> {
         let Some(token) = vocabulary.byte_token(byte) else {
@@ -216,15 +264,16 @@ fn walk(
             continue;
         }
         let forced = at.parser.force_bytes();
-        let moved = if forced.is_empty() {
+        let moved = if !forced.is_empty() {
+            at.push_all(&forced, vocabulary)?
+        } else if let Some(end) = at.string_end()
+            && let Some(ended) = at.with(&end, vocabulary)?
+        {
+            at = ended;
+            true
+        } else {
             chosen += 1;
             step(&mut at, vocabulary)?
-        } else {
-            let mut all = true;
-            for byte in forced {
-                all &= at.push(byte, vocabulary)?;
-            }
-            all
         };
         if !moved {
             return Ok(None);
@@ -243,18 +292,84 @@ fn close_once(
         let Some(&closer) = left.get(index) else {
             break;
         };
-        let mut tried = at.copy();
-        let mut fits = true;
-        for &byte in closer {
-            fits = fits && tried.push(byte, vocabulary)?;
+        if !at.allows(closer) {
+            continue;
         }
-        if fits {
-            *at = tried;
+        if let Some(closed) = at.with(closer, vocabulary)? {
+            *at = closed;
             left.remove(index);
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// See [`Walk::string_end`]: a search in order of length from where `r` stands, which it leaves there.
+fn string_end(r: &mut ParserRecognizer<'_>, escaped: bool) -> Option<Vec<u8>> {
+    struct Node {
+        parent: usize,
+        byte: u8,
+        escaped: bool,
+    }
+    let path = |nodes: &[Node], mut at: usize| {
+        let mut bytes = Vec::new();
+        while at > 0
+            && let Some(node) = nodes.get(at)
+        {
+            bytes.push(node.byte);
+            at = node.parent;
+        }
+        bytes.reverse();
+        bytes
+    };
+    let mut nodes = vec![Node {
+        parent: 0,
+        byte: 0,
+        escaped,
+    }];
+    let mut seen = HashSet::from([(r.lexer_state(), escaped)]);
+    let (mut at, mut tries) = (0, 0);
+    while let Some(node) = nodes.get(at) {
+        let escaped = node.escaped;
+        let way = path(&nodes, at);
+        let taken = way.iter().take_while(|&&b| r.try_push_byte(b)).count();
+        tries += taken;
+        let mut found = None;
+        if taken == way.len() {
+            for byte in IN_STRING.iter().copied().chain(0x80..=0xf4) {
+                tries += 1;
+                if !r.try_push_byte(byte) {
+                    continue;
+                }
+                let closes = byte == b'"' && !escaped;
+                let escapes = byte == b'\\' && !escaped;
+                if closes {
+                    found = Some(byte);
+                } else if nodes.len() < STRING_STATES && seen.insert((r.lexer_state(), escapes)) {
+                    nodes.push(Node {
+                        parent: at,
+                        byte,
+                        escaped: escapes,
+                    });
+                }
+                r.pop_bytes(1);
+                if closes {
+                    break;
+                }
+            }
+        }
+        r.pop_bytes(taken);
+        if let Some(byte) = found {
+            let mut way = way;
+            way.push(byte);
+            return Some(way);
+        }
+        if tries > STRING_TRIES {
+            return None;
+        }
+        at += 1;
+    }
+    None
 }
 
 fn step(at: &mut Walk, vocabulary: &Vocabulary) -> Result<bool, String> {

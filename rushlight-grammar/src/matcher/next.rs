@@ -198,14 +198,21 @@ impl Matcher {
         if let Some(known) = self.budget.as_ref().and_then(Budget::way) {
             return Ok(Some(known.to_vec()));
         }
+        let position = self.tokens.len();
+        if self.budget.as_ref().is_some_and(|b| !b.looks(position)) {
+            return Ok(None);
+        }
         let grammar = self.grammar.clone();
         let guards: Vec<_> = self.guards.iter().map(|g| g.fork()).collect();
         let text = std::mem::take(&mut self.text);
         let way = self.engine(|parser| close::completion(parser, guards, &text, &grammar));
         self.text = text;
         let way = way?;
-        if let (Some(budget), Some(way)) = (&mut self.budget, &way) {
-            budget.set_way(way.clone());
+        if let Some(budget) = &mut self.budget {
+            match &way {
+                Some(way) => budget.set_way(way.clone()),
+                None => budget.lose_way(position),
+            }
         }
         Ok(way)
     }
