@@ -320,6 +320,32 @@ fn the_reserve_is_the_tokens_of_a_short_answer() {
 }
 
 #[test]
+fn the_way_out_of_a_pattern_is_the_shortest() {
+    // No digit or letter repeated ends this, and four colons are more than a search of all texts finds.
+    let source = GrammarSource::JsonSchema(json!({
+        "type": "string",
+        "pattern": "^[a-z0-9-]+:[a-z0-9.-]+:([a-z0-9-]+)?:[a-z0-9-]+:[0-9]+$",
+        "minLength": 9,
+    }));
+    let grammar = compile(&source).unwrap();
+    let mut m = grammar.matcher();
+    for byte in "\"a".bytes() {
+        m.accept(u32::from(byte)).unwrap();
+    }
+    // Eight characters more, and the quote.
+    let e = m.fork().unwrap().budget(8).unwrap_err();
+    assert_eq!(e.kind(), GrammarErrorKind::Budget);
+    m.budget(9).unwrap();
+    let mut mask = mask_of(&m);
+    while m.mask(&mut mask).unwrap() == MaskStatus::Constrained {
+        let token = set(&mask)[0];
+        m.accept(token).unwrap();
+    }
+    assert!(m.may_end().unwrap());
+    assert_eq!(m.text().len(), 11);
+}
+
+#[test]
 fn the_cache_finds_a_source_again_and_keeps_to_its_budget() {
     let compiler = compiler(toy());
     let cancel = CancelToken::new();

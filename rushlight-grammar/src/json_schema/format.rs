@@ -91,11 +91,13 @@ pub(super) fn language(format: &str) -> Option<Rx> {
     })
 }
 
-/// Calendar dates (RFC 3339 `full-date`): months have their lengths, 29 February its leap years.
+/// Calendar dates (RFC 3339 `full-date`): months have their lengths, 29 February its leap years. The year 0000 is left out:
+/// the calendars behind many validators begin with 0001.
 const DATE: &str = concat!(
-    "[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)",
+    "(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])",
+    "-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)",
     "|02-(?:0[1-9]|1[0-9]|2[0-8]))",
-    "|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29"
+    "|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)-02-29"
 );
 
 /// RFC 3339 `full-time`. A leap second is 23:59:60 in UTC; offsets that make it so are left out, except zero.
@@ -273,8 +275,17 @@ mod tests {
     fn dates_know_the_calendar() {
         check(
             "date",
-            &["2024-02-29", "2000-02-29", "1999-12-31", "2023-04-30"],
             &[
+                "2024-02-29",
+                "2000-02-29",
+                "1999-12-31",
+                "2023-04-30",
+                "0001-01-01",
+                "0004-02-29",
+            ],
+            &[
+                "0000-01-01",
+                "0000-02-29",
                 "2023-02-29",
                 "1900-02-29",
                 "2023-04-31",
