@@ -191,7 +191,11 @@ impl Walk {
             return None;
         }
         let escaped = self.quotes.escaped;
-        self.parser.parser.with_recognizer(|r| {
+        if !escaped && self.allows(b"\"") {
+            return Some(vec![b'"']);
+        }
+        // On a lexer of its own: one that runs out of fuel or states stays so, and the sequence needs this one.
+        self.parser.deep_clone().parser.with_recognizer(|r| {
             r.trie_started("string end");
             let found = string_end(r, escaped);
             r.trie_finished();
@@ -253,6 +257,8 @@ fn walk(
 ) -> Result<Option<Vec<u8>>, String> {
     let mut left: Vec<&[u8]> = closers.iter().map(Vec::as_slice).collect();
     let mut chosen = 0;
+    // Whether the end of this string was looked for in vain: no closer to it is found from the next byte.
+    let mut endless = false;
     while chosen < limit && at.text.len() < TEXT_BYTES {
         if at.is_done() {
             return Ok(Some(at.text));
@@ -264,16 +270,23 @@ fn walk(
             continue;
         }
         let forced = at.parser.force_bytes();
+        endless &= at.quotes.inside;
         let moved = if !forced.is_empty() {
             at.push_all(&forced, vocabulary)?
-        } else if let Some(end) = at.string_end()
-            && let Some(ended) = at.with(&end, vocabulary)?
-        {
-            at = ended;
-            true
         } else {
-            chosen += 1;
-            step(&mut at, vocabulary)?
+            let end = if endless { None } else { at.string_end() };
+            endless = at.quotes.inside && end.is_none();
+            let ended = end.map(|end| at.with(&end, vocabulary)).transpose()?;
+            match ended.flatten() {
+                Some(ended) => {
+                    at = ended;
+                    true
+                }
+                None => {
+                    chosen += 1;
+                    step(&mut at, vocabulary)?
+                }
+            }
         };
         if !moved {
             return Ok(None);
