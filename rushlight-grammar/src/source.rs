@@ -90,11 +90,11 @@ pub fn lower(
 }
 
 fn json(schema: &Value, options: &SchemaOptions) -> Result<Lowered, GrammarReport> {
-    let compiled = json_schema::compile_schema(schema, options)?;
+    let (grammar, guards) = json_schema::compile_grammar(schema, options)?;
     Ok(Lowered {
-        guards: compiled.guards,
+        guards,
         closers: closers(schema),
-        ..Lowered::from(compiled.grammar)
+        ..Lowered::from(grammar)
     })
 }
 

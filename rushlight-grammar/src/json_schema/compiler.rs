@@ -46,13 +46,15 @@ pub(super) struct Compiler<'a> {
     /// A reference was met whose target depends on the way to it, so that only the whole value can be judged.
     pub(super) dynamic_scope: bool,
     pub(super) nodes: Vec<Node<'a>>,
-    by_pointer: HashMap<String, NodeId>,
+    /// By the address of the schema in the document.
+    by_place: HashMap<*const Value, NodeId>,
+    constants: HashMap<(NodeId, String), NodeId>,
     pub(super) states: Vec<Rc<Vec<Literal>>>,
     state_ids: HashMap<Rc<Vec<Literal>>, StateId>,
     patterns: HashMap<String, Result<Rc<Rx>, String>>,
     pub(super) problems: Vec<Problem>,
-    notes: Vec<(String, &'static str, How, String)>,
-    note_ids: HashMap<(String, &'static str), usize>,
+    notes: Vec<(NodeId, &'static str, How, String)>,
+    note_ids: HashMap<(NodeId, &'static str), usize>,
     /// Schemas being expanded at the present instance location, to see references that consume nothing.
     pub(super) visiting: Vec<NodeId>,
     /// Emptiness verdicts with the depth to which they were looked into.
@@ -75,7 +77,8 @@ impl<'a> Compiler<'a> {
             member_order: options.member_order,
             dynamic_scope: false,
             nodes: Vec::new(),
-            by_pointer: HashMap::default(),
+            by_place: HashMap::default(),
+            constants: HashMap::default(),
             states: Vec::new(),
             state_ids: HashMap::default(),
             patterns: HashMap::default(),
@@ -111,11 +114,11 @@ impl<'a> Compiler<'a> {
             Value::Object(map) if map.is_empty() => return NodeId::TRUE,
             _ => {}
         }
-        if let Some(id) = self.by_pointer.get(&place.pointer) {
+        if let Some(id) = self.by_place.get(&std::ptr::from_ref(place.value)) {
             return *id;
         }
         let id = NodeId(index(self.nodes.len()));
-        self.by_pointer.insert(place.pointer.clone(), id);
+        self.by_place.insert(place.value, id);
         self.nodes.push(Node {
             origin: Origin::Place(place),
             rules: None,
@@ -125,11 +128,11 @@ impl<'a> Compiler<'a> {
 
     /// A node of `rules` that stand for the schema at `place`, which is written in another form there.
     pub(super) fn made_node(&mut self, place: Place<'a>, rules: Vec<Rule>) -> NodeId {
-        if let Some(id) = self.by_pointer.get(&place.pointer) {
+        if let Some(id) = self.by_place.get(&std::ptr::from_ref(place.value)) {
             return *id;
         }
         let id = NodeId(index(self.nodes.len()));
-        self.by_pointer.insert(place.pointer.clone(), id);
+        self.by_place.insert(place.value, id);
         self.nodes.push(Node {
             origin: Origin::Place(place),
             rules: Some(Rc::new(rules)),
@@ -140,11 +143,11 @@ impl<'a> Compiler<'a> {
     /// A node for one constant, on behalf of the schema `holder`.
     pub(super) fn constant(&mut self, value: &Value, holder: NodeId) -> NodeId {
         let id = NodeId(index(self.nodes.len()));
-        let key = format!("\u{0}{}\u{0}{value}", holder.0);
-        if let Some(known) = self.by_pointer.get(&key) {
+        let key = (holder, value.to_string());
+        if let Some(known) = self.constants.get(&key) {
             return *known;
         }
-        self.by_pointer.insert(key, id);
+        self.constants.insert(key, id);
         self.nodes.push(Node {
             origin: Origin::Constant(Rc::new(value.clone()), holder),
             rules: Some(Rc::new(vec![Rule {
@@ -296,12 +299,7 @@ impl<'a> Compiler<'a> {
 
     /// Records how `keyword` of the schema `id` is enforced; a later, weaker means replaces an earlier one.
     pub(super) fn note(&mut self, id: NodeId, keyword: &'static str, how: How) {
-        let pointer = self.pointer(id);
-        self.note_place(&pointer, keyword, how);
-    }
-
-    pub(super) fn note_place(&mut self, pointer: &str, keyword: &'static str, how: How) {
-        self.note_reason(pointer, keyword, how, String::new());
+        self.note_reason(id, keyword, how, "");
     }
 
     /// As [`Compiler::note`], with the reason; a guard that is needed but switched off is a problem.
@@ -309,8 +307,8 @@ impl<'a> Compiler<'a> {
         if self.mute > 0 {
             return;
         }
-        let pointer = self.pointer(id);
         if !self.guards {
+            let pointer = self.pointer(id);
             self.problem_at(
                 GrammarErrorKind::Unsupported,
                 pointer,
@@ -319,7 +317,7 @@ impl<'a> Compiler<'a> {
             );
             return;
         }
-        self.note_reason(&pointer, keyword, How::Guard, reason.to_owned());
+        self.note_reason(id, keyword, How::Guard, reason);
     }
 
     /// Starts a proof: no notes until it is over.
@@ -331,37 +329,44 @@ impl<'a> Compiler<'a> {
         self.mute = self.mute.saturating_sub(1);
     }
 
-    fn note_reason(&mut self, pointer: &str, keyword: &'static str, how: How, reason: String) {
+    fn note_reason(&mut self, id: NodeId, keyword: &'static str, how: How, reason: &str) {
         if self.mute > 0 {
             return;
         }
-        let key = (pointer.to_owned(), keyword);
-        match self.note_ids.get(&key) {
-            Some(at) => {
-                if let Some(note) = self.notes.get_mut(*at)
-                    && how > note.2
-                {
-                    note.2 = how;
-                    note.3 = reason;
-                }
-            }
-            None => {
-                self.note_ids.insert(key, self.notes.len());
-                self.notes.push((pointer.to_owned(), keyword, how, reason));
-            }
+        let at = *self.note_ids.entry((id, keyword)).or_insert_with(|| {
+            self.notes.push((id, keyword, how, reason.to_owned()));
+            self.notes.len() - 1
+        });
+        if let Some(note) = self.notes.get_mut(at)
+            && how > note.2
+        {
+            note.2 = how;
+            note.3 = reason.to_owned();
         }
     }
 
     pub(super) fn explained(&self) -> Vec<Explained> {
-        let notes = self.notes.iter();
-        notes
-            .map(|(pointer, keyword, how, reason)| Explained {
-                pointer: pointer.clone(),
-                keyword: (*keyword).to_owned(),
-                how: *how,
-                reason: reason.clone(),
-            })
-            .collect()
+        let mut out: Vec<Explained> = Vec::new();
+        let mut known: HashMap<(String, &str), usize> = HashMap::default();
+        for (id, keyword, how, reason) in &self.notes {
+            // A schema and the constants that were made of it are one place.
+            let pointer = self.pointer(*id);
+            let at = *known.entry((pointer, keyword)).or_insert(out.len());
+            match out.get_mut(at) {
+                Some(note) if *how > note.how => {
+                    note.how = *how;
+                    note.reason.clone_from(reason);
+                }
+                Some(_) => {}
+                None => out.push(Explained {
+                    pointer: self.pointer(*id),
+                    keyword: (*keyword).to_owned(),
+                    how: *how,
+                    reason: reason.clone(),
+                }),
+            }
+        }
+        out
     }
 }
 

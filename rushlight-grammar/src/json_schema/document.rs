@@ -47,7 +47,9 @@ pub(super) struct Place<'a> {
 impl<'a> Place<'a> {
     /// The place of `value`, which is this schema's member or item at `path`.
     pub(super) fn child(&self, path: &[&str], value: &'a Value) -> Place<'a> {
-        let mut pointer = self.pointer.clone();
+        let length: usize = path.iter().map(|step| step.len() + 1).sum();
+        let mut pointer = String::with_capacity(self.pointer.len() + length);
+        pointer.push_str(&self.pointer);
         for step in path {
             push_step(&mut pointer, step);
         }
@@ -77,7 +79,9 @@ impl<'a> Document<'a> {
             dynamic: HashMap::default(),
         };
         this.resources.insert(place.base.clone(), place.clone());
-        this.index(place);
+        if holds_names(root) {
+            this.index(place);
+        }
         this
     }
 
@@ -185,6 +189,36 @@ impl<'a> Document<'a> {
     }
 }
 
+/// Whether a schema in `root`, beside the whole, may have a name of its own: most documents have none, and need no index.
+fn holds_names(root: &Value) -> bool {
+    let names = |key: &str, value: &Value| match (key, value) {
+        ("$anchor" | "$dynamicAnchor", Value::String(_)) => true,
+        ("$id" | "id", Value::String(id)) => id.starts_with('#'),
+        _ => false,
+    };
+    let mut todo = vec![root];
+    while let Some(value) = todo.pop() {
+        match value {
+            Value::Object(map) => {
+                for (key, member) in map {
+                    let inner = matches!(key.as_str(), "$id" | "id")
+                        && member.is_string()
+                        && !std::ptr::eq(value, root);
+                    if inner || names(key, member) {
+                        return true;
+                    }
+                    if is_container(member) {
+                        todo.push(member);
+                    }
+                }
+            }
+            Value::Array(items) => todo.extend(items.iter().filter(|item| is_container(item))),
+            _ => {}
+        }
+    }
+    false
+}
+
 fn is_container(value: &Value) -> bool {
     value.is_object() || value.is_array()
 }
@@ -224,7 +258,15 @@ fn enter<'a>(value: &'a Value, pointer: String, base: &str, dialect: Dialect) ->
 /// Appends one reference token to a JSON Pointer (RFC 6901).
 pub(super) fn push_step(pointer: &mut String, step: &str) {
     pointer.push('/');
-    pointer.push_str(&step.replace('~', "~0").replace('/', "~1"));
+    for part in step.split_inclusive(['~', '/']) {
+        let (plain, escape) = match part.as_bytes().last() {
+            Some(b'~') => (&part[..part.len() - 1], "~0"),
+            Some(b'/') => (&part[..part.len() - 1], "~1"),
+            _ => (part, ""),
+        };
+        pointer.push_str(plain);
+        pointer.push_str(escape);
+    }
 }
 
 fn decode_percent(text: &str) -> Option<String> {

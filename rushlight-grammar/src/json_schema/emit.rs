@@ -326,10 +326,7 @@ impl<'a> Compiler<'a> {
             let name = serde_json::Value::String(named.name.clone()).to_string();
             let key = out.rules.text(&name);
             let value = out.symbol(named.state);
-            items.push((
-                out.rules.rule(vec![vec![key, colon, value]]),
-                named.required,
-            ));
+            items.push((vec![key, colon, value], named.required));
         }
         let mut extra = Vec::new();
         for Class { names, state } in &shape.open {
@@ -351,13 +348,13 @@ impl<'a> Compiler<'a> {
             shape.unordered = true;
             let any = items
                 .iter()
-                .map(|(item, _)| vec![*item])
+                .map(|(item, _)| item.clone())
                 .chain(extra.map(|e| vec![e]))
                 .collect();
             let any = out.rules.rule(any);
             let body =
                 self.plain_members(&[], Some(any), (shape.min.max(required), shape.max), out);
-            return vec![open, body, close];
+            return enclosed(open, body, close);
         }
         let optional = items.len() as u64 - required;
         let min = shape.min.saturating_sub(required);
@@ -368,7 +365,7 @@ impl<'a> Compiler<'a> {
         let body = if !counted {
             self.plain_members(&items, extra, (min, max), out)
         } else if (optional + 1).saturating_mul(top + 1) <= self.limits.counted_rules {
-            self.counted_members(&items, extra, (min, max), out)
+            vec![self.counted_members(&items, extra, (min, max), out)]
         } else {
             self.need_guard(
                 NodeId::TRUE,
@@ -378,56 +375,49 @@ impl<'a> Compiler<'a> {
             shape.guarded = true;
             self.plain_members(&items, extra, (0, None), out)
         };
-        vec![open, body, close]
+        enclosed(open, body, close)
     }
 
     /// Members in order, where the counts leave every choice open. `min` and `max` count members beside the required ones.
     fn plain_members(
         &mut self,
-        items: &[(Symbol, bool)],
+        items: &[(Vec<Symbol>, bool)],
         extra: Option<Symbol>,
         (min, max): (u64, Option<u64>),
         out: &mut Emitter,
-    ) -> Symbol {
+    ) -> Vec<Symbol> {
         let comma = out.rules.text(",");
         // `first`: nothing was written yet. `after`: something was.
         let (mut first, mut after) = match extra {
             Some(extra) if max != Some(0) => {
                 let with_comma = out.rules.rule(vec![vec![comma, extra]]);
                 let after = out.rules.repeat(with_comma, min, max);
-                let after = out.rules.rule(vec![after]);
                 let item_comma = out.rules.rule(vec![vec![extra, comma]]);
                 let mut list = out
                     .rules
                     .repeat(item_comma, min.max(1) - 1, max.map(|m| m - 1));
                 list.push(extra);
-                let list = out.rules.rule(vec![list]);
-                let first = if min == 0 {
-                    out.rules.rule(vec![vec![], vec![list]])
-                } else {
-                    list
-                };
-                (first, after)
+                if min == 0 {
+                    list = vec![out.rules.rule(vec![vec![], list])];
+                }
+                (list, after)
             }
-            _ => {
-                let empty = out.rules.rule(vec![vec![]]);
-                (empty, empty)
-            }
+            _ => (Vec::new(), Vec::new()),
         };
         for (item, required) in items.iter().rev() {
-            let (next_first, next_after) = if *required {
-                (
-                    out.rules.rule(vec![vec![*item, after]]),
-                    out.rules.rule(vec![vec![comma, *item, after]]),
-                )
+            let mut with = item.clone();
+            with.extend_from_slice(&after);
+            if *required {
+                after.splice(0..0, std::iter::once(comma).chain(item.iter().copied()));
+                first = with;
             } else {
-                (out.rules.rule(vec![vec![*item, after], vec![first]]), {
-                    let maybe = out.rules.rule(vec![vec![], vec![comma, *item]]);
-                    out.rules.rule(vec![vec![maybe, after]])
-                })
-            };
-            first = next_first;
-            after = next_after;
+                let mut comma_item = vec![comma];
+                comma_item.extend_from_slice(item);
+                after.insert(0, out.rules.rule(vec![vec![], comma_item]));
+                first = vec![out.rules.rule(vec![with, first])];
+            }
+            // What both ways share is written once, unless it is short.
+            after = out.rules.sequence(after);
         }
         first
     }
@@ -435,7 +425,7 @@ impl<'a> Compiler<'a> {
     /// Members in order while counting the optional ones: a rule for each position and count.
     fn counted_members(
         &mut self,
-        items: &[(Symbol, bool)],
+        items: &[(Vec<Symbol>, bool)],
         extra: Option<Symbol>,
         (min, max): (u64, Option<u64>),
         out: &mut Emitter,
@@ -476,14 +466,15 @@ impl<'a> Compiler<'a> {
             }
         }
         for (item, required) in items.iter().rev() {
+            let item = out.rules.rule(vec![item.clone()]);
             let mut here: [Vec<Symbol>; 2] = [Vec::new(), Vec::new()];
             for written in 0..2 {
                 for count in 0..=counts {
                     let mut alternatives = Vec::new();
                     let mut with = if written == 1 {
-                        vec![comma, *item]
+                        vec![comma, item]
                     } else {
-                        vec![*item]
+                        vec![item]
                     };
                     let after = if *required { count } else { count + 1 };
                     // Without a maximum the last count means "enough".
@@ -507,4 +498,11 @@ impl<'a> Compiler<'a> {
         }
         next[0].first().copied().unwrap_or(Symbol::Rule(0))
     }
+}
+
+fn enclosed(open: Symbol, body: Vec<Symbol>, close: Symbol) -> Vec<Symbol> {
+    let mut symbols = vec![open];
+    symbols.extend(body);
+    symbols.push(close);
+    symbols
 }

@@ -179,6 +179,12 @@ impl<'a> Compiler<'a> {
         self.budget -= 1;
         self.visiting.push(node);
         let rules = self.rules(node);
+        let other_type =
+            |rule: &Rule| matches!(rule.test, Test::Types(mask) if mask & kind.bits() == 0);
+        if positive && rules.iter().any(other_type) {
+            self.visiting.pop();
+            return Formula::False;
+        }
         let mut parts = Vec::with_capacity(rules.len());
         let mut unevaluated = Vec::new();
         for rule in rules.iter() {

@@ -147,12 +147,26 @@ pub fn compile_schema(
     schema: &Value,
     options: &SchemaOptions,
 ) -> Result<CompiledSchema, GrammarReport> {
-    let (rules, first, guards, explained) = compile_rules(schema, options)?;
+    let mut compiler = Compiler::new(schema, options);
+    let compiled = compile_rules(&mut compiler)?;
     Ok(CompiledSchema {
-        grammar: rules.build(first, options.whitespace)?,
-        guards,
-        explained,
+        grammar: compiled.rules.build(compiled.start, options.whitespace)?,
+        guards: compiled.guards,
+        explained: compiler.explained(),
     })
+}
+
+/// As [`compile_schema`], without the explanation.
+///
+/// # Errors
+/// Those of [`compile_schema`].
+pub(crate) fn compile_grammar(
+    schema: &Value,
+    options: &SchemaOptions,
+) -> Result<(GrammarInit, Vec<Arc<dyn Guard>>), GrammarReport> {
+    let compiled = compile_rules(&mut Compiler::new(schema, options))?;
+    let grammar = compiled.rules.build(compiled.start, options.whitespace)?;
+    Ok((grammar, compiled.guards))
 }
 
 /// Compiles `schema` into a grammar under construction; the symbol derives its values.
@@ -165,15 +179,20 @@ pub(crate) fn compile_schema_in(
     grammar: &mut Grammar,
     lexer: &mut LexerSpec,
 ) -> Result<(SymIdx, Vec<Arc<dyn Guard>>), GrammarReport> {
-    let (rules, first, guards, _) = compile_rules(schema, options)?;
-    let symbol = rules.build_in(first, options.whitespace, grammar, lexer)?;
-    Ok((symbol, guards))
+    let compiled = compile_rules(&mut Compiler::new(schema, options))?;
+    let symbol = compiled
+        .rules
+        .build_in(compiled.start, options.whitespace, grammar, lexer)?;
+    Ok((symbol, compiled.guards))
 }
 
-type CompiledRules = (Rules, usize, Vec<Arc<dyn Guard>>, Vec<Explained>);
+struct CompiledRules {
+    rules: Rules,
+    start: usize,
+    guards: Vec<Arc<dyn Guard>>,
+}
 
-fn compile_rules(schema: &Value, options: &SchemaOptions) -> Result<CompiledRules, GrammarReport> {
-    let mut compiler = Compiler::new(schema, options);
+fn compile_rules(compiler: &mut Compiler<'_>) -> Result<CompiledRules, GrammarReport> {
     let root = compiler.document.root().clone();
     let node = if root.value == &Value::Bool(false) {
         NodeId::FALSE
@@ -202,8 +221,11 @@ fn compile_rules(schema: &Value, options: &SchemaOptions) -> Result<CompiledRule
         .into_iter()
         .map(|g| Arc::new(g) as Arc<dyn Guard>)
         .collect();
-    let explained = compiler.explained();
-    Ok((emitter.rules, first, guards, explained))
+    Ok(CompiledRules {
+        rules: emitter.rules,
+        start: first,
+        guards,
+    })
 }
 
 #[cfg(test)]

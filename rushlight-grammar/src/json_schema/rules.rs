@@ -2,14 +2,21 @@
 //!
 //! Rules that derive no text are removed here, so that generation never walks into one.
 
+use std::hash::BuildHasher;
+use std::sync::LazyLock;
+
 use foldhash::{HashMap, HashSet};
 use llguidance::api::{GrammarInit, SkipSpec};
-use llguidance::derivre::{JsonQuoteOptions, RegexAst};
+use llguidance::derivre::{ExprRef, JsonQuoteOptions, RegexAst, RegexBuilder};
 use llguidance::earley::lexerspec::LexerSpec;
 use llguidance::earley::{Grammar, SymIdx, SymbolProps};
 
+use super::number::{Digits, Numbers};
 use super::rx::Rx;
 use crate::{GrammarError, GrammarErrorKind};
+
+/// Symbols that are written out again rather than made a rule.
+const INLINE_SYMBOLS: usize = 8;
 
 /// A rule or a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,10 +51,12 @@ pub enum Whitespace {
 pub(super) struct Rules {
     rules: Vec<Vec<Vec<Symbol>>>,
     terminals: Vec<Terminal>,
-    terminal_ids: HashMap<Terminal, usize>,
+    // By hash, with the newest that has it: two that collide are not shared, which is no more than a loss.
+    terminal_ids: HashMap<u64, usize>,
+    rule_ids: HashMap<u64, usize>,
     /// Terminals that are known to match some text.
     inhabited: HashSet<usize>,
-    rule_ids: HashMap<Vec<Vec<Symbol>>, usize>,
+    hasher: foldhash::fast::RandomState,
 }
 
 impl Rules {
@@ -56,11 +65,19 @@ impl Rules {
     }
 
     pub(super) fn terminal(&mut self, terminal: Terminal) -> Symbol {
-        if let Some(id) = self.terminal_ids.get(&terminal) {
-            return Symbol::Terminal(*id);
-        }
+        let hash = self.hasher.hash_one(&terminal);
+        self.shared_terminal(hash, |known| *known == terminal)
+            .unwrap_or_else(|| self.new_terminal(hash, terminal))
+    }
+
+    fn shared_terminal(&self, hash: u64, equal: impl FnOnce(&Terminal) -> bool) -> Option<Symbol> {
+        let id = *self.terminal_ids.get(&hash)?;
+        equal(self.terminals.get(id)?).then_some(Symbol::Terminal(id))
+    }
+
+    fn new_terminal(&mut self, hash: u64, terminal: Terminal) -> Symbol {
         let id = self.terminals.len();
-        self.terminal_ids.insert(terminal.clone(), id);
+        self.terminal_ids.insert(hash, id);
         self.terminals.push(terminal);
         Symbol::Terminal(id)
     }
@@ -75,7 +92,10 @@ impl Rules {
     }
 
     pub(super) fn text(&mut self, text: &str) -> Symbol {
-        self.terminal(Terminal::Text(text.to_owned()))
+        let hash = self.hasher.hash_one(text);
+        let equal = |known: &Terminal| matches!(known, Terminal::Text(other) if other == text);
+        self.shared_terminal(hash, equal)
+            .unwrap_or_else(|| self.new_terminal(hash, Terminal::Text(text.to_owned())))
     }
 
     /// A rule whose alternatives come later.
@@ -97,24 +117,38 @@ impl Rules {
         {
             return *symbol;
         }
-        if let Some(id) = self.rule_ids.get(&alternatives) {
+        let hash = self.hasher.hash_one(&alternatives);
+        if let Some(id) = self.rule_ids.get(&hash)
+            && self.rules.get(*id) == Some(&alternatives)
+        {
             return Symbol::Rule(*id);
         }
-        let id = self.reserve();
-        self.rule_ids.insert(alternatives.clone(), id);
-        self.define(id, alternatives);
+        let id = self.rules.len();
+        self.rule_ids.insert(hash, id);
+        self.rules.push(alternatives);
         Symbol::Rule(id)
+    }
+
+    /// A rule of `symbols`, unless they are short enough to be repeated wherever they follow.
+    pub(super) fn sequence(&mut self, symbols: Vec<Symbol>) -> Vec<Symbol> {
+        if symbols.len() <= INLINE_SYMBOLS {
+            return symbols;
+        }
+        vec![self.rule(vec![symbols])]
     }
 
     /// Any number of `item`, none included. Left-recursive, which is what an Earley parser handles in linear time.
     fn star(&mut self, item: Symbol) -> Symbol {
-        let key = vec![vec![], vec![Symbol::Rule(usize::MAX), item]];
-        if let Some(id) = self.rule_ids.get(&key) {
+        let hash = self.hasher.hash_one(("star", item));
+        let alternatives = |id| vec![vec![], vec![Symbol::Rule(id), item]];
+        if let Some(id) = self.rule_ids.get(&hash)
+            && self.rules.get(*id) == Some(&alternatives(*id))
+        {
             return Symbol::Rule(*id);
         }
-        let id = self.reserve();
-        self.rule_ids.insert(key, id);
-        self.define(id, vec![vec![], vec![Symbol::Rule(id), item]]);
+        let id = self.rules.len();
+        self.rule_ids.insert(hash, id);
+        self.rules.push(alternatives(id));
         Symbol::Rule(id)
     }
 
@@ -226,9 +260,11 @@ impl Rules {
         start: usize,
         whitespace: Whitespace,
     ) -> Result<GrammarInit, GrammarError> {
-        let mut lexer = LexerSpec::new().map_err(engine_error)?;
         let mut grammar = Grammar::new(None);
-        self.build_in(start, whitespace, &mut grammar, &mut lexer)?;
+        let common = Common::get()?;
+        let mut lexer = common.lexer.clone();
+        let patterns = Patterns::new(&common.patterns);
+        self.build_with(start, whitespace, (&mut grammar, &mut lexer), patterns)?;
         Ok(GrammarInit::Internal(grammar, lexer))
     }
 
@@ -240,6 +276,17 @@ impl Rules {
         whitespace: Whitespace,
         grammar: &mut Grammar,
         lexer: &mut LexerSpec,
+    ) -> Result<SymIdx, GrammarError> {
+        let none = HashMap::default();
+        self.build_with(start, whitespace, (grammar, lexer), Patterns::new(&none))
+    }
+
+    fn build_with(
+        &self,
+        start: usize,
+        whitespace: Whitespace,
+        (grammar, lexer): (&mut Grammar, &mut LexerSpec),
+        mut patterns: Patterns<'_>,
     ) -> Result<SymIdx, GrammarError> {
         let skip = match whitespace {
             Whitespace::Compact | Whitespace::Bounded(0) => RegexAst::NoMatch,
@@ -290,11 +337,15 @@ impl Rules {
                             let id = match (known, self.terminals.get(t)) {
                                 (Some(id), _) => id,
                                 (None, Some(terminal)) => {
-                                    let ast = terminal.to_ast();
+                                    let builder = &mut lexer.regex_builder;
+                                    let ast = terminal
+                                        .to_ast(&mut |pattern| patterns.parsed(pattern, builder));
+                                    let made = builder.mk(&ast).map_err(engine_error)?;
                                     let lexeme = lexer
                                         .add_greedy_lexeme(
                                             String::new(),
-                                            ast,
+                                            // The lexer is copied, the form that it was made from with it.
+                                            RegexAst::ExprRef(made),
                                             false,
                                             None,
                                             usize::MAX,
@@ -330,12 +381,77 @@ fn engine_error(e: impl std::fmt::Display) -> GrammarError {
     GrammarError::new(GrammarErrorKind::Limit, e.to_string())
 }
 
+/// A lexer without lexemes that has parsed the patterns which nearly every schema needs: strings and numbers.
+struct Common {
+    lexer: LexerSpec,
+    patterns: HashMap<String, ExprRef>,
+}
+
+impl Common {
+    fn get() -> Result<&'static Self, GrammarError> {
+        static COMMON: LazyLock<Result<Common, GrammarError>> = LazyLock::new(|| {
+            let mut lexer = LexerSpec::new().map_err(engine_error)?;
+            lexer.regex_builder.unicode(true);
+            lexer.regex_builder.utf8(true);
+            let none = HashMap::default();
+            let mut patterns = Patterns::new(&none);
+            let numbers = Numbers::new(Digits::default());
+            for terminal in [
+                Terminal::Quoted(Rx::All),
+                Terminal::Raw(numbers.any()),
+                Terminal::Raw(numbers.integer()),
+            ] {
+                let builder = &mut lexer.regex_builder;
+                let ast = terminal.to_ast(&mut |pattern| patterns.parsed(pattern, builder));
+                // What cannot be made here is made, or reported, with the schema that needs it.
+                let _ = builder.mk(&ast);
+            }
+            Ok(Common {
+                lexer,
+                patterns: patterns.new,
+            })
+        });
+        COMMON.as_ref().map_err(GrammarError::clone)
+    }
+}
+
+/// Patterns in the form of one builder, which parses each once.
+struct Patterns<'a> {
+    common: &'a HashMap<String, ExprRef>,
+    new: HashMap<String, ExprRef>,
+}
+
+impl<'a> Patterns<'a> {
+    fn new(common: &'a HashMap<String, ExprRef>) -> Self {
+        Self {
+            common,
+            new: HashMap::default(),
+        }
+    }
+
+    fn parsed(&mut self, pattern: &str, builder: &mut RegexBuilder) -> RegexAst {
+        let known = self.common.get(pattern).or_else(|| self.new.get(pattern));
+        if let Some(made) = known {
+            return RegexAst::ExprRef(*made);
+        }
+        let ast = RegexAst::Regex(pattern.to_owned());
+        match builder.mk(&ast) {
+            Ok(made) => {
+                self.new.insert(pattern.to_owned(), made);
+                RegexAst::ExprRef(made)
+            }
+            // The builder reports it with the terminal.
+            Err(_) => ast,
+        }
+    }
+}
+
 impl Terminal {
-    fn to_ast(&self) -> RegexAst {
+    fn to_ast(&self, parsed: &mut dyn FnMut(&str) -> RegexAst) -> RegexAst {
         match self {
             Terminal::Text(text) => RegexAst::Literal(text.clone()),
-            Terminal::Quoted(rx) => quoted(rx),
-            Terminal::Raw(rx) => rx.to_ast(),
+            Terminal::Quoted(rx) => quoted(rx, parsed),
+            Terminal::Raw(rx) => rx.to_ast_with(parsed),
         }
     }
 }
@@ -344,7 +460,7 @@ impl Terminal {
 ///
 /// Complements are taken outside of the quotes, among whole JSON strings: each string spells one text, so this is the same
 /// language, and it has the form (one language without another) for which the mask engine has masks in store.
-fn quoted(rx: &Rx) -> RegexAst {
+fn quoted(rx: &Rx, parsed: &mut dyn FnMut(&str) -> RegexAst) -> RegexAst {
     let quote = |ast| RegexAst::JsonQuote(Box::new(ast), JsonQuoteOptions::regular());
     let parts = match rx {
         Rx::And(parts) => parts.as_slice(),
@@ -358,11 +474,11 @@ fn quoted(rx: &Rx) -> RegexAst {
             other => within.push(other.clone()),
         }
     }
-    let base = quote(Rx::and(within).to_ast());
+    let base = quote(Rx::and(within).to_ast_with(parsed));
     if without.is_empty() {
         return base;
     }
-    let without = quote(Rx::alt(without).to_ast());
+    let without = quote(Rx::alt(without).to_ast_with(parsed));
     RegexAst::And(vec![base, RegexAst::Not(Box::new(without))])
 }
 

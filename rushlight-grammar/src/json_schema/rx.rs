@@ -164,23 +164,30 @@ impl Rx {
 
     /// The same language in the mask engine's form.
     pub(super) fn to_ast(&self) -> RegexAst {
-        let all = |parts: &[Rx]| parts.iter().map(Rx::to_ast).collect::<Vec<_>>();
+        self.to_ast_with(&mut |pattern| RegexAst::Regex(pattern.to_owned()))
+    }
+
+    /// As [`Rx::to_ast`]; `parsed` makes the form of a pattern, so that one which is met often need not be parsed each time.
+    pub(super) fn to_ast_with(&self, parsed: &mut dyn FnMut(&str) -> RegexAst) -> RegexAst {
+        let mut all = |parts: &[Rx]| parts.iter().map(|part| part.to_ast_with(parsed)).collect();
         match self {
             Rx::Empty => RegexAst::EmptyString,
             Rx::None => RegexAst::NoMatch,
-            Rx::All => RegexAst::Regex("(?s:.*)".to_owned()),
+            Rx::All => parsed("(?s:.*)"),
             Rx::Lit(text) => RegexAst::Literal(text.clone()),
-            Rx::Plain(pattern) => RegexAst::Regex(pattern.clone()),
+            Rx::Plain(pattern) => parsed(pattern),
             Rx::Cat(parts) => RegexAst::Concat(all(parts)),
             Rx::Alt(parts) => RegexAst::Or(all(parts)),
-            Rx::Rep(inner, min, max) => {
-                RegexAst::Repeat(Box::new(inner.to_ast()), *min, max.unwrap_or(u32::MAX))
-            }
+            Rx::Rep(inner, min, max) => RegexAst::Repeat(
+                Box::new(inner.to_ast_with(parsed)),
+                *min,
+                max.unwrap_or(u32::MAX),
+            ),
             Rx::And(parts) => RegexAst::And(all(parts)),
             // Within all text: quoting maps a bare complement to one among all bytes, raw controls and quotes included.
             Rx::Not(inner) => RegexAst::And(vec![
-                Rx::All.to_ast(),
-                RegexAst::Not(Box::new(inner.to_ast())),
+                Rx::All.to_ast_with(parsed),
+                RegexAst::Not(Box::new(inner.to_ast_with(parsed))),
             ]),
             Rx::MultipleOf(coefficient, exponent) => RegexAst::MultipleOf(*coefficient, *exponent),
         }

@@ -117,7 +117,7 @@ impl<'a> Compiler<'a> {
             if alone && key != "$ref" {
                 continue;
             }
-            match self.rule(place, map, key, value) {
+            match self.rule((id, place), map, key, value) {
                 Ok(Some(rule)) => rules.push(rule),
                 Ok(None) => {}
                 Err((keyword, reason)) => self.problem(id, keyword, reason),
@@ -138,7 +138,7 @@ impl<'a> Compiler<'a> {
 
     fn rule(
         &mut self,
-        place: &Place<'a>,
+        (id, place): (NodeId, &Place<'a>),
         map: &'a Map<String, Value>,
         key: &str,
         value: &'a Value,
@@ -231,7 +231,7 @@ impl<'a> Compiler<'a> {
                 Value::String(name) => match format::language(name) {
                     Some(rx) => made("format", Test::Text(Rc::new(rx))),
                     None => {
-                        self.note_place(&place.pointer, "format", How::Annotation);
+                        self.note(id, "format", How::Annotation);
                         Ok(None)
                     }
                 },
@@ -256,7 +256,7 @@ impl<'a> Compiler<'a> {
                 made("contains", Test::Contains { node, min, max })
             }
             "properties" | "patternProperties" | "additionalProperties" => {
-                self.properties(place, map, key)
+                self.properties((id, place), map, key)
             }
             "required" => made("required", Test::Required(strings("required", value)?)),
             "minProperties" => made(
@@ -297,7 +297,7 @@ impl<'a> Compiler<'a> {
                 made("unevaluatedItems", Test::UnevaluatedItems(node))
             }
             "nullable" => {
-                self.note_place(&place.pointer, "nullable", How::Rewriting);
+                self.note(id, "nullable", How::Rewriting);
                 Ok(None)
             }
             _ => Ok(None),
@@ -452,7 +452,7 @@ impl<'a> Compiler<'a> {
     /// The three keywords that divide an object's members among schemas, read together where the first of them stands.
     fn properties(
         &mut self,
-        place: &Place<'a>,
+        (id, place): (NodeId, &Place<'a>),
         map: &'a Map<String, Value>,
         key: &str,
     ) -> Read<Option<Rule>> {
@@ -501,7 +501,7 @@ impl<'a> Compiler<'a> {
             .unwrap_or("properties");
         for other in GROUP {
             if map.contains_key(other) {
-                self.note_place(&place.pointer, other, How::Grammar);
+                self.note(id, other, How::Grammar);
             }
         }
         Ok(Some(Rule {
