@@ -126,10 +126,14 @@ fn walk_all(options: &Options, engine: Engine, cases: &[Case]) -> Result<Vec<Out
                         return;
                     }
                 };
+                let mut walked = Vec::new();
                 loop {
                     let i = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(case) = cases.get(i) else { return };
-                    let outcome = walker.walk(case, options.collection);
+                    let Some(case) = cases.get(i) else { break };
+                    walked.push((i, case, walker.walk(case, options.collection)));
+                }
+                for (i, case, mut outcome) in walked {
+                    walker.reorder(case, options.collection, &mut outcome);
                     if options.verbose {
                         println!(
                             "{} {} {} {}",

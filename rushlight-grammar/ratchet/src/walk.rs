@@ -74,6 +74,8 @@ pub(crate) struct Outcome {
     pub(crate) verdicts: Vec<Verdict>,
     expected: Vec<bool>,
     pub(crate) note: String,
+    /// Tests to judge again, with members in any order.
+    reordered: Vec<usize>,
     pub(crate) compile: Option<Duration>,
     pub(crate) first_mask: Option<Duration>,
     /// Of each token: the time to make the mask before it and to accept it.
@@ -92,6 +94,36 @@ impl Outcome {
             us(self.first_mask),
             mean.as_micros()
         )
+    }
+
+    /// Records the verdict of test `i`: where it was rejected, or `None`. A verdict that will be given again is not explained.
+    fn judge(&mut self, case: &Case, i: usize, verdict: Result<Option<String>, String>) {
+        let (Some(test), Some(slot)) = (case.tests.get(i), self.verdicts.get_mut(i)) else {
+            return;
+        };
+        match verdict {
+            Ok(at) => {
+                let accepted = at.is_none();
+                *slot = if accepted {
+                    Verdict::Accept
+                } else {
+                    Verdict::Reject
+                };
+                if accepted != test.valid && !self.reordered.contains(&i) {
+                    let text = test.data.to_string();
+                    let shown: String = text.chars().take(1500).collect();
+                    self.note.push_str(&format!(
+                        "\n  test {i} valid {} at {at:?}: {shown}",
+                        test.valid
+                    ));
+                }
+            }
+            Err(e) => {
+                *slot = Verdict::Failed;
+                self.note
+                    .push_str(&format!("\n  test {i}: {}", first_line(&e)));
+            }
+        }
     }
 
     pub(crate) fn category(&self) -> Category {
@@ -202,18 +234,41 @@ impl Walker {
         })
     }
 
+    /// Compiles and walks a case in the declared order of members, with its times.
     pub(crate) fn walk(&self, case: &Case, collection: Collection) -> Outcome {
         let mut outcome = Outcome::default();
         let done = catch_unwind(AssertUnwindSafe(|| {
             self.walk_inner(case, collection, &mut outcome)
         }));
         if done.is_err() {
-            outcome.note = "panic".to_owned();
-            outcome.compile = Some(Duration::ZERO);
-            outcome.verdicts.push(Verdict::Failed);
-            outcome.expected = vec![true];
+            panicked(&mut outcome);
         }
         outcome
+    }
+
+    /// Judges again what the declared order rejected: the order of members is no part of validity, and collections do not keep
+    /// the schema's. Apart from [`walk`](Self::walk), whose times it would disturb.
+    pub(crate) fn reorder(&self, case: &Case, collection: Collection, outcome: &mut Outcome) {
+        let tests = std::mem::take(&mut outcome.reordered);
+        if tests.is_empty() {
+            return;
+        }
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            let mut made = self.start(&schema(case, collection), MemberOrder::Any);
+            for i in tests {
+                let verdict = match (&mut made, case.tests.get(i)) {
+                    (Ok((ready, ..)), Some(test)) => {
+                        self.instance(ready, &test.data.to_string(), &mut Vec::new())
+                    }
+                    (Err(e), _) => Err(format!("in any order: {e}")),
+                    (_, None) => continue,
+                };
+                outcome.judge(case, i, verdict);
+            }
+        }));
+        if done.is_err() {
+            panicked(outcome);
+        }
     }
 
     fn walk_inner(&self, case: &Case, collection: Collection, outcome: &mut Outcome) {
@@ -235,42 +290,15 @@ impl Walker {
             }
         }
         let Some(mut ready) = ready else { return };
-        let mut reordered = None;
+        let guards = matches!(&self.backend, Backend::Ours { guards: true, .. });
         for (i, test) in case.tests.iter().enumerate() {
-            let text = test.data.to_string();
-            let mut verdict = self.instance(&mut ready, &text, &mut outcome.masks);
-            // The order of members is no part of validity, and collections do not keep the schema's.
-            if let (Backend::Ours { guards: true, .. }, Ok(Some(_))) = (&self.backend, &verdict) {
-                let made = reordered.get_or_insert_with(|| self.start(&schema, MemberOrder::Any));
-                verdict = match made {
-                    Ok((made, ..)) => self.instance(made, &text, &mut Vec::new()),
-                    Err(e) => Err(format!("in any order: {e}")),
-                };
-            }
+            let verdict = self.instance(&mut ready, &test.data.to_string(), &mut outcome.masks);
             outcome.expected.push(test.valid);
-            match verdict {
-                Ok(at) => {
-                    let accepted = at.is_none();
-                    outcome.verdicts.push(if accepted {
-                        Verdict::Accept
-                    } else {
-                        Verdict::Reject
-                    });
-                    if accepted != test.valid {
-                        let shown: String = text.chars().take(1500).collect();
-                        outcome.note.push_str(&format!(
-                            "\n  test {i} valid {} at {at:?}: {shown}",
-                            test.valid
-                        ));
-                    }
-                }
-                Err(e) => {
-                    outcome.verdicts.push(Verdict::Failed);
-                    outcome
-                        .note
-                        .push_str(&format!("\n  test {i}: {}", first_line(&e)));
-                }
+            outcome.verdicts.push(Verdict::Failed);
+            if guards && matches!(verdict, Ok(Some(_))) {
+                outcome.reordered.push(i);
             }
+            outcome.judge(case, i, verdict);
         }
     }
 
@@ -426,6 +454,13 @@ fn schema(case: &Case, collection: Collection) -> Value {
         map.entry("$schema").or_insert_with(|| json!(dialect));
     }
     schema
+}
+
+fn panicked(outcome: &mut Outcome) {
+    outcome.note = "panic".to_owned();
+    outcome.compile = Some(Duration::ZERO);
+    outcome.verdicts = vec![Verdict::Failed];
+    outcome.expected = vec![true];
 }
 
 fn first_line(e: &dyn fmt::Display) -> String {
