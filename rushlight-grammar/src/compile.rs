@@ -203,7 +203,7 @@ fn build_guarded(
         guards: lowered.guards,
         minimal: lowered.minimal,
         closers: Closers::new(lowered.closers),
-        reserve: OnceLock::new(),
+        shortest: OnceLock::new(),
         master: Mutex::new(parser),
         idle: Mutex::default(),
         memo: Memo::default(),
@@ -250,7 +250,7 @@ pub struct CompiledGrammar {
     guards: Vec<Arc<dyn Guard>>,
     minimal: Option<String>,
     closers: Closers,
-    reserve: OnceLock<usize>,
+    shortest: OnceLock<Option<Vec<u8>>>,
     master: Mutex<TokenParser>,
     idle: Mutex<Vec<TokenParser>>,
     memo: Memo,
@@ -258,11 +258,33 @@ pub struct CompiledGrammar {
 }
 
 impl CompiledGrammar {
-    /// A matcher at the start. It reuses the lexer of one that is done, else copies the compiled one.
+    /// A matcher at the start.
     pub fn matcher(self: &Arc<Self>) -> Matcher {
+        Matcher::new(self.clone())
+    }
+
+    /// A parser at the start: one with the lexer of a sequence that is done, else a copy of the compiled one.
+    ///
+    /// # Errors
+    /// Those of [`copy`](Self::copy).
+    pub(crate) fn parser(&self) -> Result<TokenParser, String> {
         let idle = lock(&self.idle).pop();
-        let parser = idle.unwrap_or_else(|| lock(&self.master).deep_clone());
-        Matcher::new(self.clone(), parser)
+        idle.map_or_else(|| self.copy(), Ok)
+    }
+
+    /// A copy of the compiled parser.
+    ///
+    /// # Errors
+    /// The engine's panic, where it broke on its first mask.
+    fn copy(&self) -> Result<TokenParser, String> {
+        let master = lock(&self.master);
+        let copy = AssertUnwindSafe(|| Ok(master.deep_clone()));
+        llguidance::panic_utils::catch_unwind(copy).map_err(|panic| panic.to_string())
+    }
+
+    /// Runs `call` on the parser that all are copied from. It must leave it at the start.
+    pub(crate) fn at_start<T>(&self, call: impl FnOnce(&mut TokenParser) -> T) -> T {
+        call(&mut lock(&self.master))
     }
 
     /// The vocabulary it was compiled for.
@@ -282,20 +304,25 @@ impl CompiledGrammar {
 
     /// Tokens of a short whole answer: what a token budget keeps back. [`DEFAULT_RESERVE`] where none is known.
     pub fn reserve(&self) -> usize {
-        *self.reserve.get_or_init(|| {
+        self.shortest().map_or(DEFAULT_RESERVE, |text| {
+            close::token_count(&self.vocabulary, text)
+        })
+    }
+
+    /// A short whole answer, where one was found.
+    pub(crate) fn shortest(&self) -> Option<&[u8]> {
+        let find = || {
             if let Some(text) = &self.minimal {
-                return close::token_count(&self.vocabulary, text.as_bytes());
+                return Some(text.clone().into_bytes());
             }
-            let parser = lock(&self.master).deep_clone();
+            let parser = self.copy().ok()?;
             let guards = self.guards.iter().map(|g| g.begin()).collect();
             let found = llguidance::panic_utils::catch_unwind(AssertUnwindSafe(|| {
                 Ok(close::completion(&parser, guards, &[], self))
             }));
-            match found {
-                Ok(Ok(Some(text))) => close::token_count(&self.vocabulary, &text),
-                _ => DEFAULT_RESERVE,
-            }
-        })
+            found.ok()?.ok()?
+        };
+        self.shortest.get_or_init(find).as_deref()
     }
 
     /// Bytes that it holds, by estimate, without what its sequences add.
@@ -342,32 +369,30 @@ impl fmt::Debug for CompiledGrammar {
     }
 }
 
+/// A mask over the ids of the trie, and whether the text may end.
 type KnownMask = (Vec<u32>, bool);
 
 /// Masks of short texts, which every sequence of a grammar passes again: the text alone tells the state.
 #[derive(Default)]
 pub(crate) struct Memo {
-    // By text: the mask, and whether the text may end.
-    masks: Mutex<HashMap<Vec<u8>, KnownMask>>,
+    // By text; `None` where it was met once, which pays for no copy.
+    masks: Mutex<foldhash::HashMap<Vec<u8>, Option<KnownMask>>>,
 }
 
 impl Memo {
-    /// Copies the mask after `text`, where it is known; the answer says whether the text may end.
-    pub(crate) fn copy(&self, text: &[u8], mask: &mut [u32]) -> Option<bool> {
-        let masks = lock(&self.masks);
-        let (known, may_end) = masks.get(text)?;
-        if known.len() != mask.len() {
-            return None;
-        }
-        mask.copy_from_slice(known);
-        Some(*may_end)
+    /// The mask after `text`, where it is known.
+    pub(crate) fn get(&self, text: &[u8]) -> Option<KnownMask> {
+        lock(&self.masks).get(text)?.clone()
     }
 
-    /// Keeps the mask after `text`, while there is room.
-    pub(crate) fn keep(&self, text: &[u8], mask: &[u32], may_end: bool) {
+    /// Keeps the mask after `text`, which every sequence meets where it is empty and else from the second time on, while there
+    /// is room.
+    pub(crate) fn keep(&self, text: &[u8], mask: &KnownMask) {
         let mut masks = lock(&self.masks);
-        if masks.len() < MEMO_MASKS {
-            masks.insert(text.to_vec(), (mask.to_vec(), may_end));
+        if let Some(met) = masks.get_mut(text) {
+            met.get_or_insert_with(|| mask.clone());
+        } else if masks.len() < MEMO_MASKS {
+            masks.insert(text.to_vec(), text.is_empty().then(|| mask.clone()));
         }
     }
 }

@@ -313,8 +313,13 @@ impl Vocabulary {
         }
     }
 
-    /// Writes the bits of `engine` (ids of the trie) into `mask` (ids of the logits): twins and stop ids added, private ids
-    /// taken away. `mask` has [`logits`](Self::logits) bits.
+    /// Clears the bits of private ids.
+    pub(crate) fn clear_private(&self, engine: &mut [u32]) {
+        clear_from(engine, self.len);
+    }
+
+    /// Writes the bits of `engine` (ids of the trie, no private ones) into `mask` (ids of the logits): twins and stop ids added.
+    /// `mask` has [`logits`](Self::logits) bits.
     pub(crate) fn export(&self, engine: &[u32], may_end: bool, mask: &mut [u32]) {
         let words = engine.len().min(mask.len());
         let (head, tail) = mask.split_at_mut(words);
@@ -322,7 +327,6 @@ impl Vocabulary {
             head.copy_from_slice(source);
         }
         tail.fill(0);
-        clear_from(mask, self.len);
         for &(first, twin) in &self.twins {
             if bit(mask, first) {
                 set_bit(mask, twin);
@@ -381,6 +385,21 @@ pub(crate) fn set_tokens(mask: &[u32]) -> impl Iterator<Item = u32> + '_ {
             Some(at.saturating_mul(32).saturating_add(low))
         })
     })
+}
+
+/// The tokens whose bits are set, where they are at most `limit`. A mask is mostly empty or mostly full, so words are counted
+/// before bits are listed.
+pub(crate) fn few_set_tokens(mask: &[u32], limit: usize) -> Option<Vec<u32>> {
+    let mut left = limit;
+    let mut tokens = Vec::new();
+    for (at, &word) in (0u32..).zip(mask) {
+        if word == 0 {
+            continue;
+        }
+        left = left.checked_sub(usize::try_from(word.count_ones()).ok()?)?;
+        tokens.extend(set_tokens(&[word]).map(|bit| at.saturating_mul(32).saturating_add(bit)));
+    }
+    Some(tokens)
 }
 
 fn word_of(token: u32) -> usize {
@@ -507,6 +526,7 @@ mod tests {
         let mut mask = vec![u32::MAX; 3];
         let mut engine = vec![u32::MAX; 40];
         clear_bit(&mut engine, 2);
+        vocabulary.clear_private(&mut engine);
         vocabulary.export(&engine, true, &mut mask);
         assert_eq!(mask, [0b1111, 0, 0]);
         engine[0] = 0b0010;
@@ -527,6 +547,8 @@ mod tests {
             set_bit(&mut mask, token);
         }
         assert_eq!(set_tokens(&mask).collect::<Vec<_>>(), [0, 5, 31, 32, 63]);
+        assert_eq!(few_set_tokens(&mask, 5).unwrap(), [0, 5, 31, 32, 63]);
+        assert_eq!(few_set_tokens(&mask, 4), None);
     }
 
     #[test]

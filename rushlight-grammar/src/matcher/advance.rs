@@ -14,17 +14,17 @@ impl Matcher {
             return Ok(false);
         }
         if let Some(next) = &self.next {
-            return Ok(bit(&next.mask, token));
+            return Ok(bit(&next.mask, self.vocabulary().in_trie(token)));
         }
         let position = self.tokens.len();
-        if self.excluded.contains(&(position, token)) {
-            return Ok(false);
-        }
         let grammar = self.grammar.clone();
         if self.is_doomed(grammar.vocabulary().token_bytes(token)) {
             return Ok(false);
         }
         let token = self.vocabulary().in_trie(token);
+        if self.excluded.contains(&(position, token)) {
+            return Ok(false);
+        }
         if self.vocabulary().trie().token(token).is_empty() {
             return Ok(false);
         }
@@ -51,7 +51,7 @@ impl Matcher {
         if let Some(budget) = &mut self.budget {
             budget.advance(bytes);
         }
-        self.forget_next();
+        self.next = None;
         Ok(())
     }
 
@@ -91,14 +91,8 @@ impl Matcher {
         if let Some(budget) = &mut self.budget {
             budget.rewind();
         }
-        self.forget_next();
+        self.next = None;
         Ok(())
-    }
-
-    pub(super) fn forget_next(&mut self) {
-        if let Some(next) = self.next.take() {
-            self.spare = next.mask;
-        }
     }
 
     /// Shows the token's bytes to the guards. On a refusal they are as before, and the answer is the text that no answer begins
@@ -126,8 +120,9 @@ impl Matcher {
     /// Excludes `token` here, for want of room behind it, and goes back as far as needed for something else to be legal.
     pub(super) fn refuse_token(&mut self, token: u32) -> Result<Accepted> {
         let start = self.begin_refusal()?;
-        self.excluded.push((start, token));
-        self.forget_next();
+        self.excluded
+            .push((start, self.vocabulary().in_trie(token)));
+        self.next = None;
         let next = self.next()?;
         if next.has_token || next.may_end {
             return Ok(Accepted::Rewound { tokens: 0 });
@@ -166,7 +161,7 @@ impl Matcher {
             let keep = self.ends.partition_point(|&end| end <= choice);
             self.doomed.push(text);
             self.undo(self.tokens.len().saturating_sub(keep))?;
-            self.forget_next();
+            self.next = None;
             let next = self.next()?;
             if next.has_token || next.may_end {
                 let undone = start.saturating_sub(self.tokens.len());

@@ -27,7 +27,7 @@ pub(crate) use advance::push_all;
 /// Follows one sequence through a [`CompiledGrammar`].
 pub struct Matcher {
     grammar: Arc<CompiledGrammar>,
-    // `None` once it failed.
+    // `None` until something other than the first mask needs it, and once it failed.
     parser: Option<TokenParser>,
     failure: Option<GrammarError>,
     guards: Vec<Box<dyn GuardRun>>,
@@ -38,12 +38,11 @@ pub struct Matcher {
     // Control tokens accepted: they are not in `text`, so the text alone does not tell the state.
     controls: usize,
     ended: bool,
-    // Tokens that may not stand at a position, given the tokens before it.
+    // Tokens, as the trie has them, that may not stand at a position, given the tokens before it.
     excluded: Vec<(usize, u32)>,
     // Texts that no answer begins with: what the guards refuse in the end comes of each of them.
     doomed: Vec<Vec<u8>>,
     next: Option<Next>,
-    spare: Vec<u32>,
     budget: Option<Budget>,
     refusals: usize,
     counts: ConstraintCounts,
@@ -51,18 +50,18 @@ pub struct Matcher {
 
 /// What may follow the accepted tokens.
 struct Next {
-    // One bit an id, as wide as the logits; stop ids included.
+    // One bit an id of the trie, none for private ids and twins.
     mask: Vec<u32>,
     may_end: bool,
     has_token: bool,
 }
 
 impl Matcher {
-    pub(crate) fn new(grammar: Arc<CompiledGrammar>, parser: TokenParser) -> Self {
+    pub(crate) fn new(grammar: Arc<CompiledGrammar>) -> Self {
         let guards = grammar.guards().iter().map(|g| g.begin()).collect();
         Self {
             grammar,
-            parser: Some(parser),
+            parser: None,
             failure: None,
             guards,
             tokens: Vec::new(),
@@ -73,7 +72,6 @@ impl Matcher {
             excluded: Vec::new(),
             doomed: Vec::new(),
             next: None,
-            spare: Vec::new(),
             budget: None,
             refusals: 0,
             counts: ConstraintCounts::default(),
@@ -114,6 +112,7 @@ impl Matcher {
             return Ok(MaskStatus::Terminated);
         }
         self.narrow_to_budget()?;
+        let grammar = self.grammar.clone();
         let next = self.next()?;
         if !next.has_token {
             if next.may_end {
@@ -121,7 +120,7 @@ impl Matcher {
             }
             return Err(self.dead_end());
         }
-        out.copy_from_slice(&next.mask);
+        grammar.vocabulary().export(&next.mask, next.may_end, out);
         Ok(MaskStatus::Constrained)
     }
 
@@ -251,7 +250,6 @@ impl Matcher {
             excluded: self.excluded.clone(),
             doomed: self.doomed.clone(),
             next: None,
-            spare: Vec::new(),
             budget: self.budget.clone(),
             refusals: self.refusals,
             counts: self.counts,
@@ -340,29 +338,40 @@ impl Matcher {
         call: impl FnOnce(&mut TokenParser) -> Result<T, E>,
     ) -> Result<T> {
         self.check_alive()?;
-        let position = self.tokens.len();
-        let Some(parser) = self.parser.as_mut() else {
-            return Err(internal("the matcher has no parser"));
+        let done = match &mut self.parser {
+            Some(parser) => behind_wall(parser, call),
+            none => self
+                .grammar
+                .parser()
+                .map_err(internal)
+                .and_then(|parser| behind_wall(none.insert(parser), call)),
         };
-        let done = llguidance::panic_utils::catch_unwind(AssertUnwindSafe(|| Ok(call(parser))));
-        let error = match done {
-            Ok(Ok(value)) => return Ok(value),
-            Ok(Err(e)) => match parser.stop_reason() {
-                StopReason::LexerTooComplex | StopReason::ParserTooComplex => {
-                    GrammarError::new(GrammarErrorKind::Limit, e.to_string())
-                }
-                _ => internal(e),
-            },
-            Err(panic) => {
-                let text = panic.to_string();
-                internal(text.lines().next().unwrap_or("panic"))
-            }
+        self.done(done)
+    }
+
+    /// As [`engine`](Self::engine), where nothing that `call` does depends on the sequence: at the start it runs on the parser
+    /// that all are copied from, so that the copy, which takes as long as a small mask, is made later and has learnt from it.
+    fn engine_at_start<T, E: fmt::Display>(
+        &mut self,
+        call: impl FnOnce(&mut TokenParser) -> Result<T, E>,
+    ) -> Result<T> {
+        if self.parser.is_some() {
+            return self.engine(call);
         }
-        .with_place(Place::Token { position });
-        self.failure = Some(error.clone());
-        self.parser = None;
-        self.next = None;
-        Err(error)
+        self.check_alive()?;
+        let done = self.grammar.at_start(|parser| behind_wall(parser, call));
+        self.done(done)
+    }
+
+    fn done<T>(&mut self, done: Result<T>) -> Result<T> {
+        done.map_err(|error| {
+            let position = self.tokens.len();
+            let error = error.with_place(Place::Token { position });
+            self.failure = Some(error.clone());
+            self.parser = None;
+            self.next = None;
+            error
+        })
     }
 
     /// `text` in the tokenizer's spelling after what stands before it; `None` where that spells something else.
@@ -417,6 +426,27 @@ fn spells(vocabulary: &Vocabulary, tokens: &[u32], text: &str) -> bool {
         }
     }
     rest.is_empty()
+}
+
+/// Runs `call`; a panic becomes an error, and an error gets its kind.
+fn behind_wall<T, E: fmt::Display>(
+    parser: &mut TokenParser,
+    call: impl FnOnce(&mut TokenParser) -> Result<T, E>,
+) -> Result<T> {
+    let done = llguidance::panic_utils::catch_unwind(AssertUnwindSafe(|| Ok(call(parser))));
+    match done {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(e)) => Err(match parser.stop_reason() {
+            StopReason::LexerTooComplex | StopReason::ParserTooComplex => {
+                GrammarError::new(GrammarErrorKind::Limit, e.to_string())
+            }
+            _ => internal(e),
+        }),
+        Err(panic) => {
+            let text = panic.to_string();
+            Err(internal(text.lines().next().unwrap_or("panic")))
+        }
+    }
 }
 
 fn internal(message: impl fmt::Display) -> GrammarError {

@@ -6,7 +6,7 @@ use super::{Matcher, Next, internal};
 use crate::budget::{Budget, Zone};
 use crate::close;
 use crate::error::Result;
-use crate::vocabulary::{bit, clear_bit, set_bit, set_tokens};
+use crate::vocabulary::{bit, clear_bit, few_set_tokens, set_bit, set_tokens};
 
 /// A guarded mask with at most this many tokens is checked token by token, so that a choice which a guard has narrowed to
 /// nothing is found before it is sampled.
@@ -29,20 +29,16 @@ impl Matcher {
 
     pub(super) fn compute_next(&mut self) -> Result<Next> {
         let grammar = self.grammar.clone();
-        let vocabulary = grammar.vocabulary();
-        let mut mask = std::mem::take(&mut self.spare);
-        mask.resize(vocabulary.logits().div_ceil(32), 0);
         let memo =
             (self.controls == 0 && self.text.len() <= MEMO_TEXT_BYTES).then(|| grammar.memo());
-        let known = memo.and_then(|memo| memo.copy(&self.text, &mut mask));
-        let mut may_end = match known {
-            Some(may_end) => may_end,
+        let (mut mask, mut may_end) = match memo.and_then(|memo| memo.get(&self.text)) {
+            Some(known) => known,
             None => {
-                let may_end = self.compute_mask(&mut mask)?;
+                let made = self.compute_mask()?;
                 if let Some(memo) = memo {
-                    memo.keep(&self.text, &mask, may_end);
+                    memo.keep(&self.text, &made);
                 }
-                may_end
+                made
             }
         };
         let position = self.tokens.len();
@@ -59,11 +55,6 @@ impl Matcher {
             self.clear_guarded(&mut mask);
         }
         let has_token = mask.iter().any(|&word| word != 0);
-        if may_end {
-            for &id in vocabulary.stop_ids() {
-                set_bit(&mut mask, id);
-            }
-        }
         Ok(Next {
             mask,
             may_end,
@@ -71,26 +62,24 @@ impl Matcher {
         })
     }
 
-    /// The engine's own mask, without stop ids; the answer says whether the text may end.
-    pub(super) fn compute_mask(&mut self, mask: &mut [u32]) -> Result<bool> {
+    /// The engine's own mask, and whether the text may end.
+    fn compute_mask(&mut self) -> Result<(Vec<u32>, bool)> {
         let grammar = self.grammar.clone();
         let vocabulary = grammar.vocabulary();
-        let end = vocabulary.end();
-        self.engine(|parser| {
+        self.engine_at_start(|parser| {
             if parser.stop_reason() == StopReason::NoExtensionBias {
-                mask.fill(0);
-                return Ok(false);
+                return Ok((Vec::new(), false));
             }
             match parser.compute_mask() {
                 Ok(set) => {
-                    let words = set.as_slice();
-                    vocabulary.export(words, false, mask);
-                    Ok(bit(words, end))
+                    let mut mask = Vec::from(set);
+                    let may_end = bit(&mask, vocabulary.end());
+                    vocabulary.clear_private(&mut mask);
+                    Ok((mask, may_end))
                 }
                 // Nothing may follow: for this crate a state like any other, which a rollback leaves.
                 Err(_) if parser.stop_reason() == StopReason::NoExtensionBias => {
-                    mask.fill(0);
-                    Ok(false)
+                    Ok((Vec::new(), false))
                 }
                 Err(e) => Err(e),
             }
@@ -113,10 +102,9 @@ impl Matcher {
 
     /// Clears the tokens that a guard would refuse, where few enough are set to try them all.
     pub(super) fn clear_guarded(&mut self, mask: &mut [u32]) {
-        let choices: Vec<u32> = set_tokens(mask).take(GUARDED_CHOICES + 1).collect();
-        if choices.len() > GUARDED_CHOICES {
+        let Some(choices) = few_set_tokens(mask, GUARDED_CHOICES) else {
             return;
-        }
+        };
         let grammar = self.grammar.clone();
         for token in choices {
             let bytes = grammar.vocabulary().token_bytes(token);
@@ -161,6 +149,7 @@ impl Matcher {
         let mut kept = vec![0; next.mask.len()];
         let mut has_token = false;
         for token in close::tokens_along(vocabulary, &way, left) {
+            let token = vocabulary.in_trie(token);
             if bit(&next.mask, token) {
                 set_bit(&mut kept, token);
                 has_token = true;
@@ -203,11 +192,15 @@ impl Matcher {
             return Ok(None);
         }
         let grammar = self.grammar.clone();
-        let guards: Vec<_> = self.guards.iter().map(|g| g.fork()).collect();
-        let text = std::mem::take(&mut self.text);
-        let way = self.engine(|parser| close::completion(parser, guards, &text, &grammar));
-        self.text = text;
-        let way = way?;
+        let way = if position == 0 {
+            grammar.shortest().map(<[u8]>::to_vec)
+        } else {
+            let guards: Vec<_> = self.guards.iter().map(|g| g.fork()).collect();
+            let text = std::mem::take(&mut self.text);
+            let way = self.engine(|parser| close::completion(parser, guards, &text, &grammar));
+            self.text = text;
+            way?
+        };
         if let Some(budget) = &mut self.budget {
             match &way {
                 Some(way) => budget.set_way(way.clone()),
