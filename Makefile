@@ -24,6 +24,7 @@ lint:
 	$(CARGO) clippy --locked --workspace -- -D warnings
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings -A clippy::unwrap_used
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
+	$(CARGO) metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check bans licenses sources; \
 	else echo "cargo-deny is not installed: licences and bans were not checked"; fi
 
