@@ -10,12 +10,18 @@ fuzz_target!(|file: &[u8]| {
     };
     let mut end = 0;
     for tensor in &header.tensors {
-        assert!(tensor.offset >= end, "tensors are in order and do not overlap");
+        assert!(
+            tensor.offset >= end,
+            "tensors are in order and do not overlap"
+        );
         end = tensor.offset + tensor.len;
         assert!(end <= file.len());
         let cols = tensor.shape.last().copied().unwrap_or(1);
         let rows: usize = tensor.shape.iter().rev().skip(1).product();
-        assert_eq!(tensor.format.row_bytes(cols).map(|row| row * rows), Some(tensor.len));
+        assert_eq!(
+            tensor.format.row_bytes(cols).map(|row| row * rows),
+            Some(tensor.len)
+        );
     }
     // What `inspect` shows.
     let _ = header.metadata.to_json();

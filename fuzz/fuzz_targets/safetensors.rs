@@ -10,7 +10,10 @@ fuzz_target!(|file: &[u8]| {
     };
     let mut end = None;
     for tensor in &header.tensors {
-        assert!(end.is_none_or(|end| end == tensor.offset), "no overlap and no gap");
+        assert!(
+            end.is_none_or(|end| end == tensor.offset),
+            "no overlap and no gap"
+        );
         end = Some(tensor.offset + tensor.len);
         let _ = tensor.format();
     }

@@ -30,7 +30,10 @@ fuzz_target!(|source: &str| {
         let mut end = 0;
         for range in &rendered.literal {
             assert!(range.start >= end && range.end > range.start);
-            assert!(rendered.text.get(range.clone()).is_some(), "ranges are of whole characters");
+            assert!(
+                rendered.text.get(range.clone()).is_some(),
+                "ranges are of whole characters"
+            );
             end = range.end;
         }
     }

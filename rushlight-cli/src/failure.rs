@@ -10,7 +10,7 @@ use rushlight::asset::AssetError;
 use rushlight::engine::EngineError;
 use rushlight::grammar::{GrammarError, GrammarReport, Place};
 use rushlight::text::{TextError, TextErrorKind};
-use rushlight::{Fault, SessionError};
+use rushlight::{Fault, SessionError, SessionErrorKind};
 use serde_json::{Value, json};
 
 /// Who is at fault, as the exit code tells it.
@@ -156,6 +156,9 @@ impl Failure {
 
 impl From<SessionError> for Failure {
     fn from(error: SessionError) -> Failure {
+        if *error.kind() == SessionErrorKind::Cancelled {
+            return Failure::interrupted();
+        }
         let exit = match error.fault() {
             Fault::Request => Exit::Request,
             Fault::File => Exit::File,
@@ -255,6 +258,8 @@ pub(crate) fn guard(work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Fa
 
 #[cfg(test)]
 mod tests {
+    use rushlight::grammar::GrammarErrorKind;
+
     use super::*;
 
     #[test]
@@ -266,6 +271,16 @@ mod tests {
         assert!(text.starts_with("error: rushlight has met a bug"), "{text}");
         assert!(text.contains("the lane went missing"), "{text}");
         assert!(text.contains("failure.rs:"), "{text}");
+    }
+
+    #[test]
+    fn what_ctrl_c_ended_is_interrupted_in_compiling_too() {
+        let report = GrammarReport::from(GrammarError::new(
+            GrammarErrorKind::Cancelled,
+            "compiling was cancelled",
+        ));
+        let failure = Failure::from(SessionError::from(report));
+        assert_eq!(failure.exit(), Exit::Interrupted);
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub trait TokenText: Send {
     fn finish(&mut self) -> String;
 }
 
-/// Stops a generation from any thread, within one step.
+/// Stops a generation from any thread, within one step, or the compiling of a grammar for one.
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken(Arc<AtomicBool>);
 
@@ -27,7 +27,7 @@ impl CancelToken {
         CancelToken::default()
     }
 
-    /// Cancels every generation that holds a clone. Without one, it does nothing.
+    /// Cancels all work that holds a clone. Without any, it does nothing.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

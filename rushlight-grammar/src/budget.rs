@@ -7,6 +7,9 @@
 //! | free | the start | nothing is looked at, but every 32nd token that a way to the end still fits |
 //! | soft | max(3 × reserve, a quarter of the budget) tokens left | a token after which no way to the end fits is refused, and another drawn |
 //! | hard | 8 × reserve tokens left, never before the soft zone | only tokens on the way to the end are legal |
+//!
+//! That holds where a way is known. Looking in vain is what takes longest, so after a look that found none the next is some
+//! tokens later: ever more of them up to the hard zone, and a few within it.
 
 /// Times the reserve, where the soft zone starts at the latest.
 pub const SOFT_RESERVES: usize = 3;
@@ -18,15 +21,17 @@ pub const HARD_RESERVES: usize = 8;
 pub const DEFAULT_RESERVE: usize = 64;
 /// Tokens between two looks at the way to the end in the free zone.
 const CHECKPOINT: usize = 32;
+/// Tokens between two looks that find none, at most: in the hard zone.
+const HARD_PATIENCE: usize = 4;
 
 /// Which zone a position is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Zone {
     /// Far from the end.
     Free,
-    /// Every token must leave a way to the end.
+    /// Every token must leave a way to the end, where one is known.
     Soft,
-    /// Every token must be on the way to the end.
+    /// Every token must be on the way to the end, where one is known.
     Hard,
 }
 
@@ -41,7 +46,7 @@ pub(crate) struct Budget {
     soft_from: Option<usize>,
     // The way to the end from the current position, where known.
     way: Option<Vec<u8>>,
-    // No way was found before this position, so none is looked for; and tokens until the next look after a failure.
+    // No look before this position; and the tokens to wait after the next failure.
     lost_until: usize,
     patience: usize,
 }
@@ -108,8 +113,14 @@ impl Budget {
 
     /// No way was found at `position`: the next look is later, and ever later, as looking in vain is what takes longest.
     pub(crate) fn lose_way(&mut self, position: usize) {
-        self.lost_until = position.saturating_add(self.patience);
-        self.patience = self.patience.saturating_mul(2);
+        let next = position.saturating_add(self.patience);
+        let hard = self.end.saturating_sub(self.hard);
+        if position < hard {
+            self.lost_until = next.min(hard);
+            self.patience = self.patience.saturating_mul(2).min(CHECKPOINT);
+        } else {
+            self.lost_until = next.min(position.saturating_add(HARD_PATIENCE));
+        }
     }
 
     /// A token of `bytes` was taken: the known way is shorter by it, or no longer known.
@@ -124,6 +135,7 @@ impl Budget {
     /// Tokens were undone.
     pub(crate) fn rewind(&mut self) {
         self.way = None;
+        self.lost_until = 0;
     }
 }
 
@@ -168,6 +180,25 @@ mod tests {
         budget.seen(36, 40);
         assert_eq!(budget.zone(36), Zone::Soft);
         assert_eq!(budget.zone(35), Zone::Free);
+    }
+
+    #[test]
+    fn looks_in_vain_grow_rare_but_not_in_the_hard_zone() {
+        let mut budget = Budget::new(0, 1000, 20);
+        let mut looks = Vec::new();
+        for position in 0..1000 {
+            if budget.looks(position) {
+                budget.lose_way(position);
+                looks.push(position);
+            }
+        }
+        let gaps: Vec<usize> = looks.windows(2).map(|w| w[1] - w[0]).collect();
+        assert_eq!(gaps.get(..6), Some([1, 2, 4, 8, 16, 32].as_slice()));
+        assert!(looks.contains(&840), "the hard zone begins with a look");
+        let hard = looks.iter().filter(|&&position| position >= 840).count();
+        assert_eq!(hard, 160 / HARD_PATIENCE);
+        budget.rewind();
+        assert!(budget.looks(500));
     }
 
     #[test]

@@ -1,15 +1,15 @@
 //! Finds a short text that closes an answer from where it stands.
 //!
-//! The search walks a copy of the parser a byte at a time. Where there is a choice it tries the bytes that close things
-//! first; a walk that does not end within its limit is given up for a search in order of length. What it finds is short
-//! rather than shortest.
+//! The search walks a copy of the parser a byte at a time. Inside a string it takes the shortest text that the lexer closes it
+//! after; else, where there is a choice, it tries the bytes that close things first. A walk that does not end within its limit
+//! is given up for a search in order of length. What it finds is short rather than shortest.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use llguidance::TokenParser;
-use llguidance::earley::ParserRecognizer;
-use toktrie::Recognizer;
+use llguidance::earley::{BiasComputer, ParserRecognizer};
+use toktrie::{Recognizer, SimpleVob, TokTrie};
 
 use crate::compile::CompiledGrammar;
 use crate::lower::{GuardRun, GuardStep};
@@ -30,8 +30,10 @@ const SEARCH_STATES: usize = 600;
 const SEARCH_BYTES: usize = 64 << 10;
 /// Lexer states that are looked through for the end of a string.
 const STRING_STATES: usize = 4096;
-/// Bytes that may be tried for it.
+/// Bytes that a walk may try for the ends of its strings.
 const STRING_TRIES: usize = 200_000;
+/// What copying the parser for one such search takes, in tries.
+const COPY_TRIES: usize = 500;
 /// Bytes in the order in which a walk tries them inside a string: what closes it, what is short, then the rest.
 const IN_STRING: &[u8] = b"\"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ -_./:@#,;+*=()[]{}<>&%$!?~^'`|\\";
 /// The same elsewhere; blanks and escapes last.
@@ -184,9 +186,9 @@ impl Walk {
         })
     }
 
-    /// The shortest text that ends the string that it stands in, as far as the grammar knows; `None` outside of one. Within
-    /// a string the lexer's state says all, so each is looked at once.
-    fn string_end(&mut self) -> Option<Vec<u8>> {
+    /// The shortest text that ends the string that it stands in, as far as the grammar knows; `None` outside of one, and where
+    /// none was found in `tries`. Within a string the lexer's state says all, so each is looked at once.
+    fn string_end(&mut self, trie: &TokTrie, tries: &mut usize) -> Option<Vec<u8>> {
         if !self.quotes.inside {
             return None;
         }
@@ -194,10 +196,13 @@ impl Walk {
         if !escaped && self.allows(b"\"") {
             return Some(vec![b'"']);
         }
+        *tries = tries.checked_sub(COPY_TRIES)?;
         // On a lexer of its own: one that runs out of fuel or states stays so, and the sequence needs this one.
-        self.parser.deep_clone().parser.with_recognizer(|r| {
+        let mut copy = self.parser.deep_clone();
+        copy.parser.compute_bias(&Refill(trie), b" ");
+        copy.parser.with_recognizer(|r| {
             r.trie_started("string end");
-            let found = string_end(r, escaped);
+            let found = string_end(r, escaped, tries);
             r.trie_finished();
             found
         })
@@ -247,8 +252,22 @@ impl Walk {
     }
 }
 
-/// Goes straight on, closing what can be closed, and chooses `limit` bytes at most. Each of `closers` is taken as soon as it can
-/// be, and once at most until something closes.
+/// The engine fills up a lexer's fuel where it computes a mask, and only there; what the last mask left depends on what the
+/// lexer knew before it. This computes none.
+struct Refill<'a>(&'a TokTrie);
+
+impl BiasComputer for Refill<'_> {
+    fn compute_bias(&self, _: &mut ParserRecognizer<'_>, _: &[u8]) -> SimpleVob {
+        self.0.alloc_token_set()
+    }
+
+    fn trie(&self) -> &TokTrie {
+        self.0
+    }
+}
+
+/// Goes straight on, closing what can be closed, and chooses `limit` bytes at most, the ends of strings apart. Each of `closers`
+/// is taken as soon as it can be, and once at most until something closes.
 fn walk(
     mut at: Walk,
     vocabulary: &Vocabulary,
@@ -256,7 +275,7 @@ fn walk(
     limit: usize,
 ) -> Result<Option<Vec<u8>>, String> {
     let mut left: Vec<&[u8]> = closers.iter().map(Vec::as_slice).collect();
-    let mut chosen = 0;
+    let (mut chosen, mut tries) = (0, STRING_TRIES);
     // Whether the end of this string was looked for in vain: no closer to it is found from the next byte.
     let mut endless = false;
     while chosen < limit && at.text.len() < TEXT_BYTES {
@@ -267,22 +286,27 @@ fn walk(
             left = closers.iter().map(Vec::as_slice).collect();
         }
         if close_once(&mut at, vocabulary, &mut left)? {
+            endless = false;
             continue;
         }
         let forced = at.parser.force_bytes();
-        endless &= at.quotes.inside;
+        endless &= at.quotes.inside && forced.is_empty();
         let moved = if !forced.is_empty() {
             at.push_all(&forced, vocabulary)?
         } else {
-            let end = if endless { None } else { at.string_end() };
-            endless = at.quotes.inside && end.is_none();
+            let end = match endless {
+                true => None,
+                false => at.string_end(vocabulary.trie(), &mut tries),
+            };
             let ended = end.map(|end| at.with(&end, vocabulary)).transpose()?;
             match ended.flatten() {
                 Some(ended) => {
                     at = ended;
                     true
                 }
+                // None was found, or the guards refuse it.
                 None => {
+                    endless = at.quotes.inside;
                     chosen += 1;
                     step(&mut at, vocabulary)?
                 }
@@ -318,7 +342,7 @@ fn close_once(
 }
 
 /// See [`Walk::string_end`]: a search in order of length from where `r` stands, which it leaves there.
-fn string_end(r: &mut ParserRecognizer<'_>, escaped: bool) -> Option<Vec<u8>> {
+fn string_end(r: &mut ParserRecognizer<'_>, escaped: bool, tries: &mut usize) -> Option<Vec<u8>> {
     struct Node {
         parent: usize,
         byte: u8,
@@ -341,16 +365,16 @@ fn string_end(r: &mut ParserRecognizer<'_>, escaped: bool) -> Option<Vec<u8>> {
         escaped,
     }];
     let mut seen = HashSet::from([(r.lexer_state(), escaped)]);
-    let (mut at, mut tries) = (0, 0);
+    let mut at = 0;
     while let Some(node) = nodes.get(at) {
         let escaped = node.escaped;
         let way = path(&nodes, at);
         let taken = way.iter().take_while(|&&b| r.try_push_byte(b)).count();
-        tries += taken;
+        let mut tried = taken;
         let mut found = None;
         if taken == way.len() {
             for byte in IN_STRING.iter().copied().chain(0x80..=0xf4) {
-                tries += 1;
+                tried += 1;
                 if !r.try_push_byte(byte) {
                     continue;
                 }
@@ -377,9 +401,7 @@ fn string_end(r: &mut ParserRecognizer<'_>, escaped: bool) -> Option<Vec<u8>> {
             way.push(byte);
             return Some(way);
         }
-        if tries > STRING_TRIES {
-            return None;
-        }
+        *tries = tries.checked_sub(tried)?;
         at += 1;
     }
     None

@@ -20,6 +20,7 @@ use crate::limits::{self, Limits};
 use crate::lower::Guard;
 use crate::matcher::Matcher;
 use crate::source::{self, GrammarSource};
+use crate::strings::BoundedStrings;
 use crate::vocabulary::Vocabulary;
 use crate::worker::{CANCEL_POLL, Deliver, Workers};
 
@@ -83,7 +84,7 @@ impl Compiler {
         source: &GrammarSource,
         cancel: &CancelToken,
     ) -> Result<Arc<CompiledGrammar>, GrammarReport> {
-        limits::check(cancel)?;
+        limits::check_cancelled(cancel)?;
         let shared = &self.shared;
         if let GrammarSource::JsonSchema(document) | GrammarSource::StructuralTag(document) = source
         {
@@ -111,7 +112,7 @@ impl Compiler {
             match receive.recv_timeout(CANCEL_POLL) {
                 Ok(result) => break Arc::new(result?),
                 Err(RecvTimeoutError::Timeout) => {
-                    limits::check(cancel)?;
+                    limits::check_cancelled(cancel)?;
                     if deadline.is_some_and(|at| Instant::now() >= at) {
                         return Err(timed_out(&shared.limits).into());
                     }
@@ -187,9 +188,9 @@ fn build_guarded(
         &shared.limits,
         &shared.schema,
     )?;
-    limits::check(cancel)?;
+    limits::check_cancelled(cancel)?;
     let parser = start(shared, lowered.grammar)?;
-    limits::check(cancel)?;
+    limits::check_cancelled(cancel)?;
     // Lexer tables, and as much again for the grammar beside them.
     let bytes = parser
         .parser
@@ -203,8 +204,10 @@ fn build_guarded(
         guards: lowered.guards,
         minimal: lowered.minimal,
         closers: Closers::new(lowered.closers),
+        strings: BoundedStrings::new(lowered.strings),
         shortest: OnceLock::new(),
         master: Mutex::new(parser),
+        broken: OnceLock::new(),
         idle: Mutex::default(),
         memo: Memo::default(),
         bytes,
@@ -250,8 +253,11 @@ pub struct CompiledGrammar {
     guards: Vec<Arc<dyn Guard>>,
     minimal: Option<String>,
     closers: Closers,
+    strings: BoundedStrings,
     shortest: OnceLock<Option<Vec<u8>>>,
     master: Mutex<TokenParser>,
+    // What broke the master on its first mask: it would break every copy.
+    broken: OnceLock<GrammarError>,
     idle: Mutex<Vec<TokenParser>>,
     memo: Memo,
     bytes: usize,
@@ -267,7 +273,7 @@ impl CompiledGrammar {
     ///
     /// # Errors
     /// Those of [`copy`](Self::copy).
-    pub(crate) fn parser(&self) -> Result<TokenParser, String> {
+    pub(crate) fn parser(&self) -> Result<TokenParser> {
         let idle = lock(&self.idle).pop();
         idle.map_or_else(|| self.copy(), Ok)
     }
@@ -275,16 +281,32 @@ impl CompiledGrammar {
     /// A copy of the compiled parser.
     ///
     /// # Errors
-    /// The engine's panic, where it broke on its first mask.
-    fn copy(&self) -> Result<TokenParser, String> {
+    /// That of its first mask, where it broke.
+    fn copy(&self) -> Result<TokenParser> {
         let master = lock(&self.master);
-        let copy = AssertUnwindSafe(|| Ok(master.deep_clone()));
-        llguidance::panic_utils::catch_unwind(copy).map_err(|panic| panic.to_string())
+        match self.broken.get() {
+            Some(error) => Err(error.clone()),
+            None => Ok(master.deep_clone()),
+        }
     }
 
     /// Runs `call` on the parser that all are copied from. It must leave it at the start.
-    pub(crate) fn at_start<T>(&self, call: impl FnOnce(&mut TokenParser) -> T) -> T {
-        call(&mut lock(&self.master))
+    ///
+    /// # Errors
+    /// Its own, which is every later one too: a parser that broke stays so.
+    pub(crate) fn at_start<T>(
+        &self,
+        call: impl FnOnce(&mut TokenParser) -> Result<T>,
+    ) -> Result<T> {
+        let mut master = lock(&self.master);
+        if let Some(error) = self.broken.get() {
+            return Err(error.clone());
+        }
+        let done = call(&mut master);
+        if let Err(error) = &done {
+            self.broken.get_or_init(|| error.clone());
+        }
+        done
     }
 
     /// The vocabulary it was compiled for.
@@ -325,13 +347,17 @@ impl CompiledGrammar {
         self.shortest.get_or_init(find).as_deref()
     }
 
-    /// Bytes that it holds, by estimate, without what its sequences add.
+    /// Bytes that it holds, by estimate, without its masks and what its sequences add.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     pub(crate) fn closers(&self) -> &Closers {
         &self.closers
+    }
+
+    pub(crate) fn strings(&self) -> &BoundedStrings {
+        &self.strings
     }
 
     pub(crate) fn memo(&self) -> &Memo {
@@ -372,27 +398,28 @@ impl fmt::Debug for CompiledGrammar {
 /// A mask over the ids of the trie, and whether the text may end.
 type KnownMask = (Vec<u32>, bool);
 
-/// Masks of short texts, which every sequence of a grammar passes again: the text alone tells the state.
+/// Masks near the start, which every sequence of a grammar passes again. The tokens tell the state; the text alone does not, as
+/// a grammar may count tokens.
 #[derive(Default)]
 pub(crate) struct Memo {
-    // By text; `None` where it was met once, which pays for no copy.
-    masks: Mutex<foldhash::HashMap<Vec<u8>, Option<KnownMask>>>,
+    // By tokens; `None` where they were met once, which pays for no copy.
+    masks: Mutex<HashMap<Vec<u32>, Option<KnownMask>>>,
 }
 
 impl Memo {
-    /// The mask after `text`, where it is known.
-    pub(crate) fn get(&self, text: &[u8]) -> Option<KnownMask> {
-        lock(&self.masks).get(text)?.clone()
+    /// The mask after `tokens`, where it is known.
+    pub(crate) fn get(&self, tokens: &[u32]) -> Option<KnownMask> {
+        lock(&self.masks).get(tokens)?.clone()
     }
 
-    /// Keeps the mask after `text`, which every sequence meets where it is empty and else from the second time on, while there
-    /// is room.
-    pub(crate) fn keep(&self, text: &[u8], mask: &KnownMask) {
+    /// Keeps the mask after `tokens`, at once where there are none, as every sequence starts so, and else from the second time
+    /// on, while there is room.
+    pub(crate) fn keep(&self, tokens: &[u32], mask: &KnownMask) {
         let mut masks = lock(&self.masks);
-        if let Some(met) = masks.get_mut(text) {
+        if let Some(met) = masks.get_mut(tokens) {
             met.get_or_insert_with(|| mask.clone());
         } else if masks.len() < MEMO_MASKS {
-            masks.insert(text.to_vec(), text.is_empty().then(|| mask.clone()));
+            masks.insert(tokens.to_vec(), tokens.is_empty().then(|| mask.clone()));
         }
     }
 }
@@ -421,7 +448,7 @@ impl Cache {
 
     fn keep(&mut self, key: String, grammar: &Arc<CompiledGrammar>, budget: usize) {
         // Idle parsers and masks come on top of what was compiled.
-        let masks = MEMO_MASKS * grammar.vocabulary.logits().div_ceil(8);
+        let masks = MEMO_MASKS * grammar.vocabulary.trie().vocab_size().div_ceil(8);
         let bytes = grammar.bytes * (1 + IDLE_PARSERS) + masks + key.len();
         if bytes > budget {
             return;

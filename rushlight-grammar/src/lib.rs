@@ -64,6 +64,7 @@ pub mod lower;
 mod matcher;
 pub mod regex;
 mod source;
+mod strings;
 pub mod structural_tag;
 mod target;
 mod thinking;

@@ -109,7 +109,7 @@ impl Limits {
 }
 
 /// An error once `cancel` was raised.
-pub(crate) fn check(cancel: &CancelToken) -> Result<()> {
+pub(crate) fn check_cancelled(cancel: &CancelToken) -> Result<()> {
     if cancel.is_cancelled() {
         return Err(GrammarError::new(
             GrammarErrorKind::Cancelled,

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use llguidance::api::GrammarInit;
 
+use crate::strings::BoundedString;
+
 /// A source after lowering: a context-free part, which masks enforce, and guards for the rest.
 #[derive(Clone)]
 pub struct Lowered {
@@ -16,6 +18,8 @@ pub struct Lowered {
     pub minimal: Option<String>,
     /// Texts that end free text, such as a tag's end: what the search for a way to the end tries where bytes lead nowhere.
     pub closers: Vec<String>,
+    /// Strings of bounded length, where the whole text is JSON.
+    pub(crate) strings: Vec<BoundedString>,
 }
 
 impl From<GrammarInit> for Lowered {
@@ -25,6 +29,7 @@ impl From<GrammarInit> for Lowered {
             guards: Vec::new(),
             minimal: None,
             closers: Vec::new(),
+            strings: Vec::new(),
         }
     }
 }

@@ -90,11 +90,12 @@ pub fn lower(
 }
 
 fn json(schema: &Value, options: &SchemaOptions) -> Result<Lowered, GrammarReport> {
-    let (grammar, guards) = json_schema::compile_grammar(schema, options)?;
+    let compiled = json_schema::compile_grammar(schema, options)?;
     Ok(Lowered {
-        guards,
+        guards: compiled.guards,
         closers: closers(schema),
-        ..Lowered::from(grammar)
+        strings: compiled.strings,
+        ..Lowered::from(compiled.grammar)
     })
 }
 

@@ -13,6 +13,7 @@ use llguidance::ParserFactory;
 use toktrie::{InferenceCapabilities, TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 
 use crate::error::{GrammarError, GrammarErrorKind, Result};
+use crate::strings;
 
 /// Spells text as tokens, the way the model's tokenizer does.
 pub type Encode = Arc<dyn Fn(&str) -> Vec<u32> + Send + Sync>;
@@ -67,6 +68,8 @@ pub struct Vocabulary {
     len: usize,
     logits: usize,
     encode: Option<Encode>,
+    // (characters that the token begins in a JSON string, id in the trie), in order
+    lengths: OnceLock<Vec<(usize, u32)>>,
 }
 
 /// Ids above this do not fit the trie's nodes.
@@ -165,6 +168,7 @@ impl Vocabulary {
             len,
             logits,
             encode,
+            lengths: OnceLock::new(),
         }))
     }
 
@@ -311,6 +315,25 @@ impl Vocabulary {
             Ok(at) => self.twins.get(at).map_or(token, |&(first, _)| first),
             Err(_) => token,
         }
+    }
+
+    /// The tokens, as the trie has them, that begin more than `left` and at most `most` characters in a JSON string that they
+    /// stand in.
+    pub(crate) fn tokens_longer(&self, left: usize, most: usize) -> impl Iterator<Item = &u32> {
+        let lengths = self.lengths.get_or_init(|| {
+            let ids = (0u32..).take(self.len);
+            let mut lengths: Vec<(usize, u32)> = ids
+                .filter(|&id| self.in_trie(id) == id)
+                .map(|id| (strings::characters(self.token_bytes(id)), id))
+                .filter(|&(length, _)| length > 0)
+                .collect();
+            lengths.sort_unstable();
+            lengths
+        });
+        let from = lengths.partition_point(|&(length, _)| length <= left);
+        let to = lengths.partition_point(|&(length, _)| length <= most);
+        let longer = lengths.get(from..to).unwrap_or(&[]);
+        longer.iter().map(|(_, id)| id)
     }
 
     /// Clears the bits of private ids.

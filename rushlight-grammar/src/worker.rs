@@ -70,7 +70,7 @@ impl Workers {
                 }
             }
             drop(state);
-            limits::check(cancel)?;
+            limits::check_cancelled(cancel)?;
             if deadline.is_some_and(|at| Instant::now() >= at) {
                 return Err(GrammarError::new(
                     GrammarErrorKind::TimedOut,

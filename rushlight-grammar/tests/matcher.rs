@@ -543,6 +543,76 @@ fn loops_before_a_text_that_must_come_are_left_in_time() {
 }
 
 #[test]
+fn a_compilation_under_way_is_cancelled() {
+    let properties: serde_json::Map<String, serde_json::Value> = (0..5000)
+        .map(|n| (format!("optional_{n}"), json!({"type": "string"})))
+        .collect();
+    let source = GrammarSource::JsonSchema(json!({
+        "type": "object", "properties": properties, "minProperties": 2,
+    }));
+    let compiler = Compiler::new(
+        toy(),
+        limits(|l| l.compile_time = Duration::from_secs(600)),
+        Default::default(),
+    );
+    let cancel = CancelToken::new();
+    let raised = cancel.clone();
+    let raise = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(20));
+        raised.cancel();
+    });
+    let report = compiler.compile(&source, &cancel).unwrap_err();
+    assert_eq!(report.first().kind(), GrammarErrorKind::Cancelled);
+    raise.join().unwrap();
+}
+
+#[test]
+fn a_mask_past_its_limit_is_every_sequence_s_error() {
+    let compiler = Compiler::new(
+        toy(),
+        limits(|l| l.mask_lexer_work = 1),
+        Default::default(),
+    );
+    let source = GrammarSource::Regex("(name|the|yes)+ please".to_owned());
+    let grammar = compiler.compile(&source, &CancelToken::new()).unwrap();
+    let mut first = grammar.matcher();
+    let mut mask = mask_of(&first);
+    let e = first.mask(&mut mask).unwrap_err();
+    assert_eq!(e.kind(), GrammarErrorKind::Limit, "{e}");
+    let e = grammar.matcher().accept(b'n'.into()).unwrap_err();
+    assert_eq!(e.kind(), GrammarErrorKind::Limit, "{e}");
+}
+
+#[test]
+fn masks_of_one_text_differ_where_a_grammar_counts_tokens() {
+    let source = GrammarSource::Ebnf("root ::= !<[0]> !<[0]> \"z\"".to_owned());
+    let compiler = compiler(toy());
+    let grammar = compiler.compile(&source, &CancelToken::new()).unwrap();
+    let whole = (0..256u32)
+        .chain(256..300)
+        .find(|&id| grammar.vocabulary().token_bytes(id).len() > 1)
+        .expect("the toy vocabulary has words");
+    let bytes: Vec<u32> = grammar
+        .vocabulary()
+        .token_bytes(whole)
+        .iter()
+        .map(|&b| b.into())
+        .collect();
+    assert_eq!(bytes.len(), 2, "a word of two bytes comes first");
+    let mut mask = mask_of(&grammar.matcher());
+    for _ in 0..3 {
+        let mut one = grammar.matcher();
+        one.accept(whole).unwrap();
+        one.mask(&mut mask).unwrap();
+        assert!(has(&mask, b'q'.into()), "a second token is due");
+        let mut two = grammar.matcher();
+        bytes.iter().for_each(|&b| drop(two.accept(b).unwrap()));
+        two.mask(&mut mask).unwrap();
+        assert_eq!(set(&mask), [u32::from(b'z')]);
+    }
+}
+
+#[test]
 fn a_budget_below_the_shortest_answer_is_refused_however_long_that_is() {
     for source in [
         GrammarSource::Choice(vec!["x".repeat(20_000)]),

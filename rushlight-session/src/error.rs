@@ -65,7 +65,7 @@ pub enum SessionErrorKind {
     Transcript,
     /// Running the model failed.
     Engine,
-    /// The turn was cancelled.
+    /// A turn, or the compiling of a grammar, was cancelled.
     Cancelled,
     /// No thread could be started to run a turn on.
     Thread,

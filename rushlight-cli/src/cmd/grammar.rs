@@ -141,10 +141,8 @@ fn follow(matcher: &mut Matcher, tokenizer: &Tokenizer, text: &str) -> Result<Fo
         let refused = match matcher.accept(id) {
             Ok(accepted) => accepted != Accepted::Taken,
             Err(error) => match error.kind() {
-                // The latter two: nothing else could stand there either.
-                GrammarErrorKind::IllegalToken
-                | GrammarErrorKind::GuardExhausted
-                | GrammarErrorKind::DeadEnd => true,
+                // In the latter case too the token was refused; that nothing else was found is no matter here.
+                GrammarErrorKind::IllegalToken | GrammarErrorKind::GuardExhausted => true,
                 _ => return Err(failed(error)),
             },
         };

@@ -175,6 +175,15 @@ impl<'a> Compiler<'a> {
         rules
     }
 
+    /// Reads every schema that one which was read holds or refers to.
+    pub(super) fn read_all(&mut self) {
+        let mut at = 0;
+        while at < self.nodes.len() {
+            self.rules(NodeId(index(at)));
+            at += 1;
+        }
+    }
+
     /// The pointer of the schema that `id` is, or is made from.
     pub(super) fn pointer(&self, id: NodeId) -> String {
         match self.nodes.get(id.0 as usize).map(|n| &n.origin) {

@@ -8,10 +8,12 @@
 mod run;
 
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashSet};
 use jsonschema::{Draft, Registry, Validator};
+use llguidance::panic_utils::catch_unwind;
 use serde_json::{Map, Value, json};
 
 use super::compiler::{Compiler, StateId};
@@ -207,18 +209,23 @@ impl<'a> Compiler<'a> {
             } else {
                 parts
             };
-            let built = super::format::register(jsonschema::options())
-                .with_draft(draft)
-                .should_validate_formats(true)
-                .with_registry(&registry)
-                .build(&json!({"allOf": parts}));
+            let build = AssertUnwindSafe(|| {
+                Ok(super::format::register(jsonschema::options())
+                    .with_draft(draft)
+                    .should_validate_formats(true)
+                    .with_registry(&registry)
+                    .build(&json!({"allOf": parts}))
+                    .map_err(|e| e.to_string()))
+            });
+            // It panics over some references into the scopes of others.
+            let built = catch_unwind(build).unwrap_or_else(|panic| Err(panic.to_string()));
             match built {
                 Ok(validator) => {
                     out.insert(*state, Arc::new(validator));
                 }
-                Err(e) => {
-                    let text: String = e.to_string().chars().take(300).collect();
-                    fail(self, text);
+                Err(reason) => {
+                    let first = reason.lines().next().unwrap_or("");
+                    fail(self, first.chars().take(300).collect());
                     return None;
                 }
             }

@@ -38,6 +38,7 @@ use llguidance::earley::{Grammar, SymIdx};
 use serde_json::Value;
 
 use crate::lower::Guard;
+use crate::strings::BoundedString;
 use crate::{GrammarErrorKind, GrammarReport};
 use compiler::Compiler;
 use emit::Emitter;
@@ -150,10 +151,17 @@ pub fn compile_schema(
     let mut compiler = Compiler::new(schema, options);
     let compiled = compile_rules(&mut compiler)?;
     Ok(CompiledSchema {
-        grammar: compiled.rules.build(compiled.start, options.whitespace)?,
+        grammar: compiled.rules.build(compiled.start, options.whitespace)?.0,
         guards: compiled.guards,
         explained: compiler.explained(),
     })
+}
+
+/// What a schema lowers to.
+pub(crate) struct SchemaGrammar {
+    pub(crate) grammar: GrammarInit,
+    pub(crate) guards: Vec<Arc<dyn Guard>>,
+    pub(crate) strings: Vec<BoundedString>,
 }
 
 /// As [`compile_schema`], without the explanation.
@@ -163,10 +171,14 @@ pub fn compile_schema(
 pub(crate) fn compile_grammar(
     schema: &Value,
     options: &SchemaOptions,
-) -> Result<(GrammarInit, Vec<Arc<dyn Guard>>), GrammarReport> {
+) -> Result<SchemaGrammar, GrammarReport> {
     let compiled = compile_rules(&mut Compiler::new(schema, options))?;
-    let grammar = compiled.rules.build(compiled.start, options.whitespace)?;
-    Ok((grammar, compiled.guards))
+    let (grammar, strings) = compiled.rules.build(compiled.start, options.whitespace)?;
+    Ok(SchemaGrammar {
+        grammar,
+        guards: compiled.guards,
+        strings,
+    })
 }
 
 /// Compiles `schema` into a grammar under construction; the symbol derives its values.
@@ -180,9 +192,10 @@ pub(crate) fn compile_schema_in(
     lexer: &mut LexerSpec,
 ) -> Result<(SymIdx, Vec<Arc<dyn Guard>>), GrammarReport> {
     let compiled = compile_rules(&mut Compiler::new(schema, options))?;
-    let symbol = compiled
-        .rules
-        .build_in(compiled.start, options.whitespace, grammar, lexer)?;
+    let (symbol, _) =
+        compiled
+            .rules
+            .build_in(compiled.start, options.whitespace, grammar, lexer)?;
     Ok((symbol, compiled.guards))
 }
 
@@ -202,6 +215,8 @@ fn compile_rules(compiler: &mut Compiler<'_>) -> Result<CompiledRules, GrammarRe
     let start = compiler.state([(node, true)]);
     let mut emitter = Emitter::default();
     let first = compiler.emit(start, &mut emitter);
+    // What no value reaches has problems to report too.
+    compiler.read_all();
     if let Some(report) = report::report(&compiler.problems) {
         return Err(report);
     }

@@ -13,6 +13,7 @@ use llguidance::earley::{Grammar, SymIdx, SymbolProps};
 
 use super::number::{Digits, Numbers};
 use super::rx::Rx;
+use crate::strings::BoundedString;
 use crate::{GrammarError, GrammarErrorKind};
 
 /// Symbols that are written out again rather than made a rule.
@@ -254,18 +255,19 @@ impl Rules {
         productive.get(start) == Some(&true)
     }
 
-    /// The grammar in the mask engine's form, from `start`.
+    /// The grammar in the mask engine's form, from `start`, and its strings of bounded length.
     pub(super) fn build(
         &self,
         start: usize,
         whitespace: Whitespace,
-    ) -> Result<GrammarInit, GrammarError> {
+    ) -> Result<(GrammarInit, Vec<BoundedString>), GrammarError> {
         let mut grammar = Grammar::new(None);
         let common = Common::get()?;
         let mut lexer = common.lexer.clone();
         let patterns = Patterns::new(&common.patterns);
-        self.build_with(start, whitespace, (&mut grammar, &mut lexer), patterns)?;
-        Ok(GrammarInit::Internal(grammar, lexer))
+        let (_, strings) =
+            self.build_with(start, whitespace, (&mut grammar, &mut lexer), patterns)?;
+        Ok((GrammarInit::Internal(grammar, lexer), strings))
     }
 
     /// Adds the rules to a grammar under construction; the answer derives what rule `start` does. In a grammar that has no
@@ -276,7 +278,7 @@ impl Rules {
         whitespace: Whitespace,
         grammar: &mut Grammar,
         lexer: &mut LexerSpec,
-    ) -> Result<SymIdx, GrammarError> {
+    ) -> Result<(SymIdx, Vec<BoundedString>), GrammarError> {
         let none = HashMap::default();
         self.build_with(start, whitespace, (grammar, lexer), Patterns::new(&none))
     }
@@ -287,7 +289,7 @@ impl Rules {
         whitespace: Whitespace,
         (grammar, lexer): (&mut Grammar, &mut LexerSpec),
         mut patterns: Patterns<'_>,
-    ) -> Result<SymIdx, GrammarError> {
+    ) -> Result<(SymIdx, Vec<BoundedString>), GrammarError> {
         let skip = match whitespace {
             Whitespace::Compact | Whitespace::Bounded(0) => RegexAst::NoMatch,
             Whitespace::Bounded(n) => RegexAst::Regex(format!("[ \\t\\r\\n]{{1,{n}}}")),
@@ -310,6 +312,7 @@ impl Rules {
         );
         let mut rules: Vec<Option<SymIdx>> = vec![None; self.rules.len()];
         let mut terminals: Vec<Option<SymIdx>> = vec![None; self.terminals.len()];
+        let mut strings = Vec::new();
         // Depth first from the start, so that nothing unreachable is made.
         let mut todo = vec![start];
         if let Some(slot) = rules.get_mut(start) {
@@ -351,6 +354,7 @@ impl Rules {
                                             usize::MAX,
                                         )
                                         .map_err(engine_error)?;
+                                    strings.extend(terminal.bounded_string(lexeme.as_usize()));
                                     let id = grammar.fresh_symbol_ext("t", props());
                                     grammar
                                         .make_terminal(id, lexeme, lexer)
@@ -372,7 +376,7 @@ impl Rules {
         if let Some(first) = rules.get(start).copied().flatten() {
             grammar.add_rule(root, vec![first]).map_err(engine_error)?;
         }
-        Ok(root)
+        Ok((root, strings))
     }
 }
 
@@ -447,6 +451,19 @@ impl<'a> Patterns<'a> {
 }
 
 impl Terminal {
+    /// The bounds, where it is a string about which nothing but its length is said.
+    fn bounded_string(&self, lexeme: usize) -> Option<BoundedString> {
+        let Terminal::Quoted(rx) = self else {
+            return None;
+        };
+        let (min, max) = rx.as_length()?;
+        Some(BoundedString {
+            lexeme,
+            min: usize::try_from(min).ok()?,
+            max: usize::try_from(max?).ok()?,
+        })
+    }
+
     fn to_ast(&self, parsed: &mut dyn FnMut(&str) -> RegexAst) -> RegexAst {
         match self {
             Terminal::Text(text) => RegexAst::Literal(text.clone()),

@@ -42,12 +42,14 @@ impl Matcher {
         }
         let grammar = self.grammar.clone();
         let bytes = grammar.vocabulary().token_bytes(token);
-        if bytes.is_empty() {
-            self.controls += 1;
-        }
         self.text.extend_from_slice(bytes);
         self.tokens.push(token);
         self.ends.push(self.text.len());
+        if !grammar.strings().is_empty() {
+            let mut place = self.places.last().copied().unwrap_or_default();
+            bytes.iter().for_each(|&byte| place.push(byte));
+            self.places.push(place);
+        }
         if let Some(budget) = &mut self.budget {
             budget.advance(bytes);
         }
@@ -71,17 +73,10 @@ impl Matcher {
             })?;
         }
         self.ended = false;
-        let grammar = self.grammar.clone();
-        let dropped = self.tokens.get(keep..).unwrap_or(&[]);
-        let controls = dropped
-            .iter()
-            .filter(|&&t| {
-                grammar.vocabulary().token_bytes(t).is_empty() && !grammar.vocabulary().is_stop(t)
-            })
-            .count();
-        self.controls -= controls.min(self.controls);
         self.tokens.truncate(keep);
         self.ends.truncate(keep);
+        self.places.truncate(keep);
+        self.string_mask = None;
         let bytes = self.ends.last().copied().unwrap_or(0);
         self.text.truncate(bytes);
         for guard in &mut self.guards {

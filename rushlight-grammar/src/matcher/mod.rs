@@ -2,7 +2,8 @@
 //!
 //! [`Matcher`] drives the mask engine's parser and adds what it lacks: stop ids and twins, guards with bounded rewinds, the
 //! token budget, forced text in the tokenizer's own spelling, and a wall around panics. A panic, or a mask past its limit,
-//! ends that matcher and no other: each has a lexer of its own.
+//! ends that matcher and no other, as each has a lexer of its own; the first mask of a grammar, which all share, ends each of
+//! them with the same error.
 
 mod advance;
 mod constraint;
@@ -21,6 +22,7 @@ use crate::close;
 use crate::compile::CompiledGrammar;
 use crate::error::{GrammarError, GrammarErrorKind, Place, Result};
 use crate::lower::GuardRun;
+use crate::strings::StringPlace;
 use crate::vocabulary::Vocabulary;
 pub(crate) use advance::push_all;
 
@@ -34,15 +36,16 @@ pub struct Matcher {
     tokens: Vec<u32>,
     // Bytes of `text` after each token.
     ends: Vec<usize>,
+    // Where `text` stands after each token, in a grammar with strings of bounded length.
+    places: Vec<StringPlace>,
     text: Vec<u8>,
-    // Control tokens accepted: they are not in `text`, so the text alone does not tell the state.
-    controls: usize,
     ended: bool,
     // Tokens, as the trie has them, that may not stand at a position, given the tokens before it.
     excluded: Vec<(usize, u32)>,
     // Texts that no answer begins with: what the guards refuse in the end comes of each of them.
     doomed: Vec<Vec<u8>>,
     next: Option<Next>,
+    string_mask: Option<StringMask>,
     budget: Option<Budget>,
     refusals: usize,
     counts: ConstraintCounts,
@@ -56,6 +59,15 @@ struct Next {
     has_token: bool,
 }
 
+/// The engine's mask in a string of bounded length, which tells every later one of the same string.
+struct StringMask {
+    // Bytes of the text up to the string.
+    start: usize,
+    // Characters that were left.
+    left: usize,
+    mask: Vec<u32>,
+}
+
 impl Matcher {
     pub(crate) fn new(grammar: Arc<CompiledGrammar>) -> Self {
         let guards = grammar.guards().iter().map(|g| g.begin()).collect();
@@ -66,12 +78,13 @@ impl Matcher {
             guards,
             tokens: Vec::new(),
             ends: Vec::new(),
+            places: Vec::new(),
             text: Vec::new(),
-            controls: 0,
             ended: false,
             excluded: Vec::new(),
             doomed: Vec::new(),
             next: None,
+            string_mask: None,
             budget: None,
             refusals: 0,
             counts: ConstraintCounts::default(),
@@ -244,12 +257,13 @@ impl Matcher {
             guards: self.guards.iter().map(|g| g.fork()).collect(),
             tokens: self.tokens.clone(),
             ends: self.ends.clone(),
+            places: self.places.clone(),
             text: self.text.clone(),
-            controls: self.controls,
             ended: self.ended,
             excluded: self.excluded.clone(),
             doomed: self.doomed.clone(),
             next: None,
+            string_mask: None,
             budget: self.budget.clone(),
             refusals: self.refusals,
             counts: self.counts,
@@ -297,7 +311,11 @@ impl Matcher {
     pub fn budget(&mut self, tokens: usize) -> Result<()> {
         self.check_alive()?;
         let reserve = self.grammar.reserve();
-        let needed = match self.completion()? {
+        // An earlier budget's looks say nothing about this one.
+        let earlier = self.budget.take();
+        let way = self.completion();
+        self.budget = earlier;
+        let needed = match way? {
             Some(text) => close::token_count(self.vocabulary(), &text),
             None => 0,
         };
@@ -343,10 +361,9 @@ impl Matcher {
             none => self
                 .grammar
                 .parser()
-                .map_err(internal)
                 .and_then(|parser| behind_wall(none.insert(parser), call)),
         };
-        self.done(done)
+        self.keep_or_fail(done)
     }
 
     /// As [`engine`](Self::engine), where nothing that `call` does depends on the sequence: at the start it runs on the parser
@@ -360,10 +377,11 @@ impl Matcher {
         }
         self.check_alive()?;
         let done = self.grammar.at_start(|parser| behind_wall(parser, call));
-        self.done(done)
+        self.keep_or_fail(done)
     }
 
-    fn done<T>(&mut self, done: Result<T>) -> Result<T> {
+    /// `done`, after which an error has ended this matcher.
+    fn keep_or_fail<T>(&mut self, done: Result<T>) -> Result<T> {
         done.map_err(|error| {
             let position = self.tokens.len();
             let error = error.with_place(Place::Token { position });

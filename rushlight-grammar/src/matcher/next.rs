@@ -2,17 +2,18 @@
 
 use llguidance::api::StopReason;
 
-use super::{Matcher, Next, internal};
+use super::{Matcher, Next, StringMask, internal};
 use crate::budget::{Budget, Zone};
 use crate::close;
 use crate::error::Result;
+use crate::strings::StringPlace;
 use crate::vocabulary::{bit, clear_bit, few_set_tokens, set_bit, set_tokens};
 
 /// A guarded mask with at most this many tokens is checked token by token, so that a choice which a guard has narrowed to
 /// nothing is found before it is sampled.
 const GUARDED_CHOICES: usize = 64;
-/// Masks of texts up to this length are kept for the next sequence of the same grammar.
-const MEMO_TEXT_BYTES: usize = 96;
+/// Masks after up to so many tokens are kept for the next sequence of the same grammar.
+const MEMO_TOKENS: usize = 32;
 
 impl Matcher {
     /// What may come next, computed once a position.
@@ -29,14 +30,13 @@ impl Matcher {
 
     pub(super) fn compute_next(&mut self) -> Result<Next> {
         let grammar = self.grammar.clone();
-        let memo =
-            (self.controls == 0 && self.text.len() <= MEMO_TEXT_BYTES).then(|| grammar.memo());
-        let (mut mask, mut may_end) = match memo.and_then(|memo| memo.get(&self.text)) {
+        let memo = (self.tokens.len() <= MEMO_TOKENS).then(|| grammar.memo());
+        let (mut mask, mut may_end) = match memo.and_then(|memo| memo.get(&self.tokens)) {
             Some(known) => known,
             None => {
                 let made = self.compute_mask()?;
                 if let Some(memo) = memo {
-                    memo.keep(&self.text, &made);
+                    memo.keep(&self.tokens, &made);
                 }
                 made
             }
@@ -62,8 +62,55 @@ impl Matcher {
         })
     }
 
-    /// The engine's own mask, and whether the text may end.
+    /// The grammar's own mask, and whether the text may end.
     fn compute_mask(&mut self) -> Result<(Vec<u32>, bool)> {
+        let Some((start, left)) = self.bounded_string()? else {
+            return self.engine_mask();
+        };
+        if let Some(known) = &self.string_mask
+            && known.start == start
+            && known.left >= left
+        {
+            let mut mask = known.mask.clone();
+            for &token in self.vocabulary().tokens_longer(left, known.left) {
+                clear_bit(&mut mask, token);
+            }
+            return Ok((mask, false));
+        }
+        let (mask, may_end) = self.engine_mask()?;
+        self.string_mask = Some(StringMask {
+            start,
+            left,
+            mask: mask.clone(),
+        });
+        Ok((mask, may_end))
+    }
+
+    /// Where the string starts that the text stands in, and how many characters it may still have, where nothing else is said
+    /// about it.
+    fn bounded_string(&mut self) -> Result<Option<(usize, usize)>> {
+        let place = self.places.last().and_then(StringPlace::inside);
+        let Some((start, chars)) = place else {
+            return Ok(None);
+        };
+        let lexeme = self.engine(|parser| {
+            let parser = &mut parser.parser;
+            // With bytes forced ahead of the tokens, the lexer stands elsewhere.
+            if !parser.currently_forced_bytes().is_empty() {
+                return Ok::<_, String>(None);
+            }
+            Ok(parser.with_recognizer(|r| {
+                let mut possible = r.lexer().possible_lexemes(r.lexer_state()).iter();
+                let only = possible.next().filter(|_| possible.next().is_none());
+                only.map(|lexeme| lexeme.as_usize())
+            }))
+        })?;
+        let left = lexeme.and_then(|lexeme| self.grammar.strings().left(lexeme, chars));
+        Ok(left.map(|left| (start, left)))
+    }
+
+    /// The engine's own mask, and whether the text may end.
+    fn engine_mask(&mut self) -> Result<(Vec<u32>, bool)> {
         let grammar = self.grammar.clone();
         let vocabulary = grammar.vocabulary();
         self.engine_at_start(|parser| {
@@ -208,5 +255,83 @@ impl Matcher {
             }
         }
         Ok(way)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::json_schema::SchemaOptions;
+    use crate::{CancelToken, Compiler, GrammarSource, Limits, TokenEntry, TokenTable, Vocabulary};
+
+    fn vocabulary() -> std::sync::Arc<Vocabulary> {
+        let words = [
+            "ab", "abc", "abcdefgh", "ab\"", "\"}", "\",\"", "\":\"", "\"a", "a\":\"x", "\\n",
+            "x\\ty", "\\\"", "\\u0001", "é", "東京", "\"]", "[\"", "é\",", "\",\"abc", "   ", "\\",
+        ];
+        let bytes = (0..=255u8).map(|b| vec![b]);
+        let tokens = bytes.chain(words.iter().map(|w| w.as_bytes().to_vec()));
+        // Halves of characters, as tokenizers have them.
+        let tokens = tokens.chain([vec![b'a', 0xe6, 0x9d], vec![0xb1, b'a']]);
+        Vocabulary::new(TokenTable {
+            identity: "words".into(),
+            tokens: tokens.map(TokenEntry::Text).collect(),
+            stop_ids: vec![0],
+            logits: 320,
+            encode: None,
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn a_mask_told_from_another_of_its_string_is_the_engine_s() {
+        let compiler = Compiler::new(vocabulary(), Limits::default(), SchemaOptions::default());
+        let (mut told, mut seed) = (0, 1u64);
+        for schema in [
+            json!({"type": "string", "maxLength": 40}),
+            json!({"type": "string", "minLength": 3, "maxLength": 9}),
+            json!({"type": "array", "items": {"type": "string", "maxLength": 7}}),
+            json!({"type": "object", "properties": {"a": {"type": "string", "maxLength": 12}, "ab": {"enum": ["ab", "x"]}},
+                "additionalProperties": {"type": "string", "maxLength": 20}, "propertyNames": {"maxLength": 5}}),
+            json!({"anyOf": [{"type": "string", "maxLength": 6}, {"enum": ["abcdefgh", "ab\"c"]}, {"type": "string", "pattern": "^ab"}]}),
+        ] {
+            let grammar = compiler
+                .compile(&GrammarSource::JsonSchema(schema), &CancelToken::new())
+                .unwrap();
+            for _ in 0..40 {
+                let mut m = grammar.matcher();
+                for _ in 0..60 {
+                    let was = m
+                        .string_mask
+                        .as_ref()
+                        .map(|known| (known.start, known.left));
+                    let here = m.bounded_string().unwrap();
+                    let mask = m.compute_mask().unwrap();
+                    assert_eq!(
+                        mask,
+                        m.engine_mask().unwrap(),
+                        "{:?}",
+                        String::from_utf8_lossy(&m.text)
+                    );
+                    told += usize::from(
+                        matches!((was, here), (Some((a, more)), Some((b, less))) if a == b && more >= less),
+                    );
+                    // Guards take away more.
+                    let legal: Vec<u32> = set_tokens(&m.next().unwrap().mask).collect();
+                    if legal.is_empty() {
+                        break;
+                    }
+                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let token = legal[usize::try_from(seed >> 33).unwrap() % legal.len()];
+                    m.accept(token).unwrap();
+                    if seed % 7 == 0 {
+                        m.rollback(1).unwrap();
+                    }
+                }
+            }
+        }
+        assert!(told > 500, "{told}");
     }
 }

@@ -1,7 +1,10 @@
 //! One text's way through a guard: open containers, the value that is being written, and what was seen of each.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use jsonschema::Validator;
+use llguidance::panic_utils::catch_unwind;
 use serde_json::Value;
 
 use super::{Plan, Spot};
@@ -99,7 +102,11 @@ impl Run {
             // Nested deeper than can be judged.
             return false;
         };
-        if judge.is_some_and(|judge| !judge.is_valid(&value)) {
+        // A value that the validator fails over is none that it found valid.
+        let holds = |judge: &Validator| {
+            catch_unwind(AssertUnwindSafe(|| Ok(judge.is_valid(&value)))).unwrap_or(false)
+        };
+        if judge.is_some_and(|judge| !holds(judge)) {
             return false;
         }
         !(unique
