@@ -19,6 +19,7 @@ use crate::json_schema::SchemaOptions;
 use crate::limits::{self, Limits};
 use crate::lower::Guard;
 use crate::matcher::Matcher;
+use crate::small;
 use crate::source::{self, GrammarSource};
 use crate::strings::BoundedStrings;
 use crate::vocabulary::Vocabulary;
@@ -73,8 +74,8 @@ impl Compiler {
 
     /// Compiles `source`, or finds it in the cache.
     ///
-    /// The work is done on another thread; this one waits. When the time is up or `cancel` is raised the caller gets its
-    /// error at once, and the thread ends at its next limit.
+    /// What takes more than milliseconds is done on another thread; this one waits. When the time is up or `cancel` is raised the
+    /// caller gets its error at once, and the thread ends at its next limit.
     ///
     /// # Errors
     /// A report of every problem of the source; [`GrammarErrorKind::Limit`], [`GrammarErrorKind::TimedOut`] and
@@ -95,6 +96,42 @@ impl Compiler {
             return Ok(found);
         }
         shared.limits.check_bytes(key.len())?;
+        let compiled = match self.compile_here(source, key.len(), cancel) {
+            Some(done) => Arc::new(done?),
+            None => Arc::new(self.compile_elsewhere(source, cancel)?),
+        };
+        lock(&shared.cache).keep(key, &compiled, shared.limits.cache_bytes);
+        Ok(compiled)
+    }
+
+    /// Compiles a source of `bytes` bytes on this thread; `None` where that may take long.
+    fn compile_here(
+        &self,
+        source: &GrammarSource,
+        bytes: usize,
+        cancel: &CancelToken,
+    ) -> Option<Result<CompiledGrammar, GrammarReport>> {
+        let shared = &self.shared;
+        let (limits, schema) = small::limits(source, bytes, &shared.limits, &shared.schema)?;
+        match build(shared, (&limits, &schema), source, cancel) {
+            Err(report)
+                if report
+                    .problems()
+                    .any(|p| p.kind() == GrammarErrorKind::Limit) =>
+            {
+                None
+            }
+            done => Some(done),
+        }
+    }
+
+    /// Compiles a source on another thread, and waits for it.
+    fn compile_elsewhere(
+        &self,
+        source: &GrammarSource,
+        cancel: &CancelToken,
+    ) -> Result<CompiledGrammar, GrammarReport> {
+        let shared = &self.shared;
         let deadline = Instant::now().checked_add(shared.limits.compile_time);
         let (send, receive) = mpsc::sync_channel(1);
         let job = {
@@ -102,15 +139,16 @@ impl Compiler {
             let source = source.clone();
             let cancel = cancel.clone();
             Box::new(move || {
-                let built = build(&shared, &source, &cancel);
+                let limits = (&shared.limits, &shared.schema);
+                let built = build(&shared, limits, &source, &cancel);
                 // The receiver is gone where the caller gave up.
                 Box::new(move || drop(send.send(built))) as Deliver
             })
         };
         shared.workers.run(job, deadline, cancel)?;
-        let compiled = loop {
+        loop {
             match receive.recv_timeout(CANCEL_POLL) {
-                Ok(result) => break Arc::new(result?),
+                Ok(result) => return result,
                 Err(RecvTimeoutError::Timeout) => {
                     limits::check_cancelled(cancel)?;
                     if deadline.is_some_and(|at| Instant::now() >= at) {
@@ -125,9 +163,7 @@ impl Compiler {
                     .into());
                 }
             }
-        };
-        lock(&shared.cache).keep(key, &compiled, shared.limits.cache_bytes);
-        Ok(compiled)
+        }
     }
 
     /// Bytes that the cache holds now, by its own estimate.
@@ -155,14 +191,15 @@ fn timed_out(limits: &Limits) -> GrammarError {
     )
 }
 
-/// Runs on the compiling thread.
+/// Compiles, whatever happens: a panic is an error.
 fn build(
     shared: &Shared,
+    limits: (&Limits, &SchemaOptions),
     source: &GrammarSource,
     cancel: &CancelToken,
 ) -> Result<CompiledGrammar, GrammarReport> {
     let done = llguidance::panic_utils::catch_unwind(AssertUnwindSafe(|| {
-        Ok(build_guarded(shared, source, cancel))
+        Ok(build_guarded(shared, limits, source, cancel))
     }));
     match done {
         Ok(result) => result,
@@ -179,17 +216,13 @@ fn build(
 
 fn build_guarded(
     shared: &Shared,
+    (limits, schema): (&Limits, &SchemaOptions),
     source: &GrammarSource,
     cancel: &CancelToken,
 ) -> Result<CompiledGrammar, GrammarReport> {
-    let lowered = source::lower(
-        source,
-        Some(&shared.vocabulary),
-        &shared.limits,
-        &shared.schema,
-    )?;
+    let lowered = source::lower(source, Some(&shared.vocabulary), limits, schema)?;
     limits::check_cancelled(cancel)?;
-    let parser = start(shared, lowered.grammar)?;
+    let parser = start(shared, limits, lowered.grammar)?;
     limits::check_cancelled(cancel)?;
     // Lexer tables, and as much again for the grammar beside them.
     let bytes = parser
@@ -215,12 +248,12 @@ fn build_guarded(
 }
 
 /// Makes the parser that every matcher is a copy of.
-fn start(shared: &Shared, grammar: GrammarInit) -> Result<TokenParser> {
+fn start(shared: &Shared, limits: &Limits, grammar: GrammarInit) -> Result<TokenParser> {
     let made = shared.vocabulary.factory().create_parser_from_init_ext(
         grammar,
         Logger::new(0, 0),
         InferenceCapabilities::default(),
-        shared.limits.engine(),
+        limits.engine(),
     );
     let mut parser = made.map_err(|e| {
         let text = e.to_string();

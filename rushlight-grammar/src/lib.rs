@@ -63,6 +63,7 @@ mod limits;
 pub mod lower;
 mod matcher;
 pub mod regex;
+mod small;
 mod source;
 mod strings;
 pub mod structural_tag;

@@ -24,6 +24,8 @@ pub struct Limits {
     pub symbols: usize,
     /// Lexer states; 1 to 2 kB each. Default 250,000.
     pub lexer_states: usize,
+    /// Work units of the mask engine's lexer for one compilation; about 14,000 a millisecond. Default 5,000,000.
+    pub compile_lexer_work: u64,
     /// Wall time of one compilation. Default 10 s.
     pub compile_time: Duration,
     /// Bytes that the compiler's cache may hold. Default 256 MiB.
@@ -45,6 +47,7 @@ impl Default for Limits {
             repeat: 100_000,
             symbols: 500_000,
             lexer_states: 250_000,
+            compile_lexer_work: 5_000_000,
             compile_time: Duration::from_secs(10),
             cache_bytes: 256 << 20,
             mask_lexer_work: 1_000_000,
@@ -59,7 +62,7 @@ impl Limits {
     pub(crate) fn engine(&self) -> ParserLimits {
         ParserLimits {
             max_items_in_row: 4000,
-            initial_lexer_fuel: 5_000_000,
+            initial_lexer_fuel: self.compile_lexer_work,
             step_lexer_fuel: self.mask_lexer_work,
             step_max_items: self.mask_items,
             max_lexer_states: self.lexer_states,

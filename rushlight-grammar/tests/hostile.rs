@@ -154,3 +154,41 @@ fn two_hundred_tools_work() {
     ));
     assert!(!vocab::accepts(&grammar, "so <call=tool_200>{}</call>"));
 }
+
+#[test]
+fn small_schemas_take_little_stack() {
+    // Those that are compiled on their caller's thread, which may be any.
+    let nested = (0..23).fold(json!({"type": "string"}), |inner, n| match n % 3 {
+        0 => json!({"items": inner}),
+        1 => json!({"properties": {"a": inner}}),
+        _ => json!({"anyOf": [inner, {"type": "null"}]}),
+    });
+    let mut defs: serde_json::Map<String, Value> = (0..30)
+        .map(|n| {
+            (
+                format!("d{n}"),
+                json!({"allOf": [{"$ref": format!("#/$defs/d{}", n + 1)}]}),
+            )
+        })
+        .collect();
+    defs.insert(
+        "d30".into(),
+        json!({"not": {"items": {"const": [[[{"a": [1]}]]]}}}),
+    );
+    let chain = json!({"$ref": "#/$defs/d0", "$defs": defs});
+    let groups = json!({"pattern": format!("^{}a{}$", "(".repeat(240), ")".repeat(240))});
+    let guarded = json!({"uniqueItems": true, "contains": {"allOf": [{"pattern": "a"}, {"pattern": "b"}]}, "minContains": 90});
+    let work = move || {
+        for (name, schema) in [
+            ("nested", nested),
+            ("chain", chain),
+            ("groups", groups),
+            ("guarded", guarded),
+        ] {
+            let error = try_out(name, &GrammarSource::JsonSchema(schema));
+            assert_eq!(error, None, "{name}");
+        }
+    };
+    let thread = std::thread::Builder::new().stack_size(512 << 10);
+    thread.spawn(work).unwrap().join().unwrap();
+}

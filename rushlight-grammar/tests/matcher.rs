@@ -568,11 +568,7 @@ fn a_compilation_under_way_is_cancelled() {
 
 #[test]
 fn a_mask_past_its_limit_is_every_sequence_s_error() {
-    let compiler = Compiler::new(
-        toy(),
-        limits(|l| l.mask_lexer_work = 1),
-        Default::default(),
-    );
+    let compiler = Compiler::new(toy(), limits(|l| l.mask_lexer_work = 1), Default::default());
     let source = GrammarSource::Regex("(name|the|yes)+ please".to_owned());
     let grammar = compiler.compile(&source, &CancelToken::new()).unwrap();
     let mut first = grammar.matcher();
