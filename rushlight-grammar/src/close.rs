@@ -2,7 +2,8 @@
 //!
 //! The search walks a copy of the parser a byte at a time. Inside a string it takes the shortest text that the lexer closes it
 //! after; else, where there is a choice, it tries the bytes that close things first. A walk that does not end within its limit
-//! is given up for a search in order of length. What it finds is short rather than shortest.
+//! is given up for a search in order of length; one that can go nowhere, as where a guard refuses every way to close the value
+//! that it began, goes back to its last choices first. What it finds is short rather than shortest.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +19,12 @@ use crate::vocabulary::Vocabulary;
 
 /// Bytes that a walk may choose.
 const WALK_BYTES: usize = 16_384;
+/// Blanks in a row after which a walk is going nowhere.
+const BLANKS: usize = 64;
+/// Choices that a walk remembers, to go back to.
+const CHOICES: usize = 8;
+/// Times that a walk may go back.
+const TURNS: usize = 256;
 /// Bytes that a walk may take, those that follow by themselves included.
 const TEXT_BYTES: usize = 1 << 21;
 /// Bytes that a walk over bytes alone may choose where there are closers to try after it.
@@ -275,18 +282,25 @@ fn walk(
     limit: usize,
 ) -> Result<Option<Vec<u8>>, String> {
     let mut left: Vec<&[u8]> = closers.iter().map(Vec::as_slice).collect();
-    let (mut chosen, mut tries) = (0, STRING_TRIES);
+    let (mut chosen, mut tries, mut turns) = (0, STRING_TRIES, 0);
+    // Where a byte was chosen, newest last, and the choices left untried there.
+    let mut back: VecDeque<(Walk, usize)> = VecDeque::new();
     // Whether the end of this string was looked for in vain: no closer to it is found from the next byte.
     let mut endless = false;
     while chosen < limit && at.text.len() < TEXT_BYTES {
         if at.is_done() {
             return Ok(Some(at.text));
         }
+        let is_blank = |byte: &&u8| byte.is_ascii_whitespace();
+        if at.text.iter().rev().take_while(is_blank).count() > BLANKS {
+            return Ok(None);
+        }
         if let Some(b'"' | b'}' | b']' | b',' | b'\n') = at.text.last() {
             left = closers.iter().map(Vec::as_slice).collect();
         }
         if close_once(&mut at, vocabulary, &mut left)? {
             endless = false;
+            back.clear();
             continue;
         }
         let forced = at.parser.force_bytes();
@@ -308,12 +322,23 @@ fn walk(
                 None => {
                     endless = at.quotes.inside;
                     chosen += 1;
-                    step(&mut at, vocabulary)?
+                    choose(&mut at, 0, vocabulary, &mut back)?
                 }
             }
         };
-        if !moved {
-            return Ok(None);
+        if moved {
+            continue;
+        }
+        loop {
+            let Some((choice, from)) = back.pop_back().filter(|_| turns < TURNS) else {
+                return Ok(None);
+            };
+            turns += 1;
+            at = choice;
+            if choose(&mut at, from, vocabulary, &mut back)? {
+                endless = false;
+                break;
+            }
         }
     }
     Ok(None)
@@ -407,17 +432,37 @@ fn string_end(r: &mut ParserRecognizer<'_>, escaped: bool, tries: &mut usize) ->
     None
 }
 
-fn step(at: &mut Walk, vocabulary: &Vocabulary) -> Result<bool, String> {
-    for &byte in at.quotes.order() {
-        if at.push(byte, vocabulary)? {
-            return Ok(true);
+/// Takes the first byte that fits, from the `from`th of the order in which they are tried on, and remembers in `back` what it was
+/// chosen among.
+fn choose(
+    at: &mut Walk,
+    from: usize,
+    vocabulary: &Vocabulary,
+    back: &mut VecDeque<(Walk, usize)>,
+) -> Result<bool, String> {
+    // Control characters and the bytes of other scripts come last.
+    let order = at.quotes.order().iter().copied();
+    let bytes = order.chain(0x80..=0xf4).chain(0..0x20);
+    for (index, byte) in bytes.enumerate().skip(from) {
+        if !at.allows(&[byte]) {
+            continue;
         }
-    }
-    // Control characters and the bytes of other scripts.
-    for byte in (0x80..=0xf4).chain(0..0x20) {
-        if at.push(byte, vocabulary)? {
-            return Ok(true);
+        // Without guards what fits here leads on, and a copy would be for nothing.
+        if at.guards.is_empty() {
+            if at.push(byte, vocabulary)? {
+                return Ok(true);
+            }
+            continue;
         }
+        let Some(taken) = at.with(&[byte], vocabulary)? else {
+            continue;
+        };
+        let choice = std::mem::replace(at, taken);
+        if back.len() == CHOICES {
+            back.pop_front();
+        }
+        back.push_back((choice, index + 1));
+        return Ok(true);
     }
     Ok(false)
 }
@@ -434,6 +479,9 @@ fn search(start: Walk, vocabulary: &Vocabulary) -> Result<Option<Vec<u8>>, Strin
             copied += at.text.len();
             if copied > SEARCH_BYTES {
                 return Ok(None);
+            }
+            if !at.allows(&[byte]) {
+                continue;
             }
             let mut next = at.copy();
             if next.push(byte, vocabulary)? {

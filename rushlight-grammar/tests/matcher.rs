@@ -543,6 +543,36 @@ fn loops_before_a_text_that_must_come_are_left_in_time() {
 }
 
 #[test]
+fn the_way_to_the_end_goes_round_what_guards_refuse() {
+    let grammar = compile(&GrammarSource::JsonSchema(json!({
+        "type": "object",
+        "properties": {
+            "scores": {
+                "type": "array", "items": {"type": "integer", "minimum": -100, "maximum": 100},
+                "minItems": 5, "maxItems": 5, "uniqueItems": true,
+            },
+            "names": {"type": "array", "items": {"enum": ["a", "b", "ab"]}, "minItems": 3, "uniqueItems": true},
+        },
+        "required": ["scores", "names"],
+        "additionalProperties": false,
+    })))
+    .unwrap();
+    let mut draws = Draws(11);
+    for _ in 0..10 {
+        let mut m = grammar.matcher();
+        let mut mask = mask_of(&m);
+        m.budget(80).unwrap();
+        while m.mask(&mut mask).unwrap() == MaskStatus::Constrained {
+            let allowed = set(&mask);
+            m.accept(allowed[draws.below(allowed.len())]).unwrap();
+        }
+        assert!(m.may_end().unwrap());
+        let value: serde_json::Value = serde_json::from_slice(m.text()).unwrap();
+        assert_eq!(value["scores"].as_array().unwrap().len(), 5);
+    }
+}
+
+#[test]
 fn a_compilation_under_way_is_cancelled() {
     let properties: serde_json::Map<String, serde_json::Value> = (0..5000)
         .map(|n| (format!("optional_{n}"), json!({"type": "string"})))

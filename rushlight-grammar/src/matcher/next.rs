@@ -178,6 +178,10 @@ impl Matcher {
             return Ok(());
         }
         let left = budget.left(self.tokens.len());
+        if left == 0 {
+            // Whoever counts tokens ends it, and says so.
+            return Ok(());
+        }
         let Some(way) = self.completion()? else {
             return Ok(());
         };

@@ -281,7 +281,8 @@ fn real(
                     seed: Some(seed as u64),
                     ..SamplingOptions::default()
                 },
-                max_tokens,
+                // The schema of a long answer gets room for one.
+                max_tokens: max_tokens.max(grammar.reserve() * 9 / 8),
                 sample_forced: seed % 4 == 3,
             };
             let answer = answer(trial, &mut tally);
