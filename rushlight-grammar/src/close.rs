@@ -60,6 +60,7 @@ pub(crate) fn completion(
         parser: parser.clone(),
         guards,
         quotes,
+        before: before.len(),
         text: Vec::new(),
     };
     let bytewise = match closers.texts.as_slice() {
@@ -143,7 +144,16 @@ struct Walk {
     parser: TokenParser,
     guards: Vec<Box<dyn GuardRun>>,
     quotes: Quotes,
+    // Bytes before `text`.
+    before: usize,
     text: Vec<u8>,
+}
+
+/// A place that a walk was at: the bytes of its text, and what followed from them.
+#[derive(Clone, Copy)]
+struct Mark {
+    len: usize,
+    quotes: Quotes,
 }
 
 /// Whether a text stands inside a JSON string: a hint for the order of tries, no more.
@@ -174,8 +184,32 @@ impl Walk {
             parser: self.parser.clone(),
             guards: self.guards.iter().map(|g| g.fork()).collect(),
             quotes: self.quotes,
+            before: self.before,
             text: self.text.clone(),
         }
+    }
+
+    fn mark(&self) -> Mark {
+        Mark {
+            len: self.text.len(),
+            quotes: self.quotes,
+        }
+    }
+
+    /// Goes back to where it was at `mark`. It took a token a byte.
+    fn go_back(&mut self, mark: Mark) -> Result<(), String> {
+        let taken = self.text.len().saturating_sub(mark.len);
+        if taken > 0 {
+            self.parser.rollback(taken).map_err(|e| e.to_string())?;
+            // Its key (row number, lexer state) can name another row after a rollback.
+            self.parser.invalidate_bias_cache();
+        }
+        for guard in &mut self.guards {
+            guard.truncate(self.before + mark.len);
+        }
+        self.text.truncate(mark.len);
+        self.quotes = mark.quotes;
+        Ok(())
     }
 
     fn is_done(&mut self) -> bool {
@@ -215,16 +249,12 @@ impl Walk {
         })
     }
 
-    /// A copy that took `bytes`, if the grammar and the guards allow them.
-    fn with(&self, bytes: &[u8], vocabulary: &Vocabulary) -> Result<Option<Self>, String> {
-        let mut tried = self.copy();
-        Ok(tried.push_all(bytes, vocabulary)?.then_some(tried))
-    }
-
-    /// Takes `bytes` as far as the grammar and the guards allow them; whether that is all of them.
+    /// Takes `bytes` if the grammar and the guards allow all of them.
     fn push_all(&mut self, bytes: &[u8], vocabulary: &Vocabulary) -> Result<bool, String> {
+        let mark = self.mark();
         for &byte in bytes {
             if !self.push(byte, vocabulary)? {
+                self.go_back(mark)?;
                 return Ok(false);
             }
         }
@@ -243,12 +273,11 @@ impl Walk {
         {
             return Ok(false);
         }
-        if !self.guards.is_empty() {
-            let mut tried: Vec<_> = self.guards.iter().map(|g| g.fork()).collect();
-            if push_all(&mut tried, &[byte]).is_some() {
-                return Ok(false);
+        if push_all(&mut self.guards, &[byte]).is_some() {
+            for guard in &mut self.guards {
+                guard.truncate(self.before + self.text.len());
             }
-            self.guards = tried;
+            return Ok(false);
         }
         self.parser
             .consume_token(token)
@@ -283,8 +312,8 @@ fn walk(
 ) -> Result<Option<Vec<u8>>, String> {
     let mut left: Vec<&[u8]> = closers.iter().map(Vec::as_slice).collect();
     let (mut chosen, mut tries, mut turns) = (0, STRING_TRIES, 0);
-    // Where a byte was chosen, newest last, and the choices left untried there.
-    let mut back: VecDeque<(Walk, usize)> = VecDeque::new();
+    // Where a byte was chosen, newest last, and how many of the choices there were tried.
+    let mut back: VecDeque<(Mark, usize)> = VecDeque::new();
     // Whether the end of this string was looked for in vain: no closer to it is found from the next byte.
     let mut endless = false;
     while chosen < limit && at.text.len() < TEXT_BYTES {
@@ -312,18 +341,12 @@ fn walk(
                 true => None,
                 false => at.string_end(vocabulary.trie(), &mut tries),
             };
-            let ended = end.map(|end| at.with(&end, vocabulary)).transpose()?;
-            match ended.flatten() {
-                Some(ended) => {
-                    at = ended;
-                    true
-                }
+            let ended = end.map(|end| at.push_all(&end, vocabulary)).transpose()?;
+            ended == Some(true) || {
                 // None was found, or the guards refuse it.
-                None => {
-                    endless = at.quotes.inside;
-                    chosen += 1;
-                    choose(&mut at, 0, vocabulary, &mut back)?
-                }
+                endless = at.quotes.inside;
+                chosen += 1;
+                choose(&mut at, 0, vocabulary, &mut back)?
             }
         };
         if moved {
@@ -334,7 +357,7 @@ fn walk(
                 return Ok(None);
             };
             turns += 1;
-            at = choice;
+            at.go_back(choice)?;
             if choose(&mut at, from, vocabulary, &mut back)? {
                 endless = false;
                 break;
@@ -357,8 +380,7 @@ fn close_once(
         if !at.allows(closer) {
             continue;
         }
-        if let Some(closed) = at.with(closer, vocabulary)? {
-            *at = closed;
+        if at.push_all(closer, vocabulary)? {
             left.remove(index);
             return Ok(true);
         }
@@ -438,31 +460,20 @@ fn choose(
     at: &mut Walk,
     from: usize,
     vocabulary: &Vocabulary,
-    back: &mut VecDeque<(Walk, usize)>,
+    back: &mut VecDeque<(Mark, usize)>,
 ) -> Result<bool, String> {
+    let mark = at.mark();
     // Control characters and the bytes of other scripts come last.
     let order = at.quotes.order().iter().copied();
     let bytes = order.chain(0x80..=0xf4).chain(0..0x20);
     for (index, byte) in bytes.enumerate().skip(from) {
-        if !at.allows(&[byte]) {
-            continue;
-        }
-        // Without guards what fits here leads on, and a copy would be for nothing.
-        if at.guards.is_empty() {
-            if at.push(byte, vocabulary)? {
-                return Ok(true);
+        if at.push(byte, vocabulary)? {
+            if back.len() == CHOICES {
+                back.pop_front();
             }
-            continue;
+            back.push_back((mark, index + 1));
+            return Ok(true);
         }
-        let Some(taken) = at.with(&[byte], vocabulary)? else {
-            continue;
-        };
-        let choice = std::mem::replace(at, taken);
-        if back.len() == CHOICES {
-            back.pop_front();
-        }
-        back.push_back((choice, index + 1));
-        return Ok(true);
     }
     Ok(false)
 }

@@ -125,6 +125,36 @@ fn schemas() {
 }
 
 #[test]
+fn budgets_of_answers_without_end() {
+    for (name, schema) in [
+        ("items", json!({"type": "array", "minItems": 1_000_000_000})),
+        (
+            "distinct items",
+            json!({"type": "array", "items": {"type": "integer"}, "minItems": 100_000, "uniqueItems": true}),
+        ),
+        (
+            "members",
+            json!({"type": "object", "minProperties": 1_000_000, "additionalProperties": {"type": "null"}}),
+        ),
+        (
+            "pattern",
+            json!({"type": "string", "pattern": "(a{1000}){1000}"}),
+        ),
+    ] {
+        let grammar = compile(&GrammarSource::JsonSchema(schema)).unwrap();
+        let begun = Instant::now();
+        let mut m = grammar.matcher();
+        // Refused, or not known to be too long.
+        let known = m.budget(30).map_err(|e| e.kind());
+        assert!(
+            matches!(known, Ok(()) | Err(GrammarErrorKind::Budget)),
+            "{name}: {known:?}"
+        );
+        eprintln!("{name}: {:?} {known:?}", begun.elapsed());
+    }
+}
+
+#[test]
 fn two_hundred_tools_work() {
     let tags: Vec<Value> = (0..200)
         .map(|n| {
