@@ -483,7 +483,7 @@ that are walked through it.
 - *refused*: the schema does not compile; nothing is dropped.
 
 Undeclared members are kept distinct by a guard wherever they are allowed; with guards off, a schema that counts them is
-refused. Members come in the order in which they are declared, undeclared ones last.
+refused. Members come in the order in which they are declared, undeclared ones last, and no white space stands between tokens.
 
 | keyword | enforced by | with guards off | schema | accepts | rejects |
 |---|---|---|---|---|---|
