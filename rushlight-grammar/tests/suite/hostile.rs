@@ -1,17 +1,15 @@
 //! Sources that are made to hurt: each is an error or works, soon, on a stack of ordinary size.
 
-mod vocab;
-
 use std::time::Instant;
 
+use crate::vocab::{Draws, compile, compiler, mask_of, set};
 use rushlight_engine::constrain::MaskStatus;
 use rushlight_grammar::{CancelToken, GrammarErrorKind, GrammarSource};
 use serde_json::{Value, json};
-use vocab::{Draws, compile, compiler, mask_of, set};
 
 /// Compiles and takes some steps, and tells how long that took; the error where there was one.
 fn try_out(name: &str, source: &GrammarSource) -> Option<GrammarErrorKind> {
-    let compiler = compiler(vocab::toy());
+    let compiler = compiler(crate::vocab::toy());
     let begun = Instant::now();
     let mut error = None;
     match compiler.compile(source, &CancelToken::new()) {
@@ -178,11 +176,14 @@ fn two_hundred_tools_work() {
     let error = try_out("tools", &source);
     assert_eq!(error, None);
     let grammar = compile(&source).unwrap();
-    assert!(vocab::accepts(
+    assert!(crate::vocab::accepts(
         &grammar,
         "so <call=tool_199>{\"argument_3\":\"x\"}</call>"
     ));
-    assert!(!vocab::accepts(&grammar, "so <call=tool_200>{}</call>"));
+    assert!(!crate::vocab::accepts(
+        &grammar,
+        "so <call=tool_200>{}</call>"
+    ));
 }
 
 #[test]

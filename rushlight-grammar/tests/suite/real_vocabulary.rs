@@ -1,13 +1,11 @@
 //! On the tokenizers of real models: what a mask costs beside the bare engine, and that walks end valid.
 
-mod vocab;
-
 use std::time::{Duration, Instant};
 
+use crate::vocab::{Draws, byte_level, compiler, mask_of, set};
 use rushlight_engine::constrain::MaskStatus;
 use rushlight_grammar::{CancelToken, GrammarSource};
 use serde_json::{Value, json};
-use vocab::{Draws, byte_level, compiler, mask_of, set};
 
 fn order() -> Value {
     json!({

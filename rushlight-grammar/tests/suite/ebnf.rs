@@ -1,11 +1,9 @@
 //! Grammars in llama.cpp's spelling: what they accept, what is refused, and that reading lexemes loses no text.
 
-mod vocab;
-
 use std::time::Instant;
 
+use crate::vocab::{TOOL, accepts, compile, has, mask_of, matcher, set};
 use rushlight_grammar::{GrammarErrorKind, GrammarSource, Limits, ebnf};
-use vocab::{accepts, compile, has, mask_of, matcher};
 
 const JSON: &str = r##"
 root   ::= object
@@ -147,16 +145,16 @@ fn tokens_are_named_or_numbered() {
     let mut mask = mask_of(&m);
     m.accept(b'a'.into()).unwrap();
     m.mask(&mut mask).unwrap();
-    assert_eq!(vocab::set(&mask), [vocab::TOOL]);
-    m.accept(vocab::TOOL).unwrap();
+    assert_eq!(set(&mask), [TOOL]);
+    m.accept(crate::vocab::TOOL).unwrap();
     m.mask(&mut mask).unwrap();
     assert!(has(&mask, b'b'.into()) && !has(&mask, b'a'.into()) && !has(&mask, 259));
     m.accept(b'b'.into()).unwrap();
-    m.accept(vocab::TOOL).unwrap();
+    m.accept(crate::vocab::TOOL).unwrap();
     assert!(m.may_end().unwrap());
     m.rollback(3).unwrap();
     m.mask(&mut mask).unwrap();
-    assert_eq!(vocab::set(&mask), [vocab::TOOL]);
+    assert_eq!(set(&mask), [TOOL]);
     for (text, kind) in [
         ("root ::= \"a\" <|nothing|>", GrammarErrorKind::Undefined),
         ("root ::= <[9999]>", GrammarErrorKind::Undefined),
@@ -236,7 +234,7 @@ fn hostile_grammars_are_errors_or_work() {
                 let mut m = grammar.matcher();
                 let mut mask = mask_of(&m);
                 let taken = m.mask(&mut mask).and_then(|_| {
-                    let first = vocab::set(&mask).first().copied();
+                    let first = set(&mask).first().copied();
                     first.map_or(Ok(()), |token| m.accept(token).map(drop))
                 });
                 taken.err().map(|e| e.kind())

@@ -9,10 +9,7 @@ use rushlight_kernels::{
     rms_norm_in_place, rope,
 };
 
-#[path = "support/mod.rs"]
-mod support;
-
-use support::Random;
+use crate::support::Random;
 
 fn bits(y: &[f32]) -> Vec<u32> {
     y.iter().map(|v| v.to_bits()).collect()

@@ -7,10 +7,7 @@ use rushlight_kernels::{
     naive, quantize_rows,
 };
 
-#[path = "support/mod.rs"]
-mod support;
-
-use support::Random;
+use crate::support::Random;
 
 /// A random matrix in a format's own bytes.
 struct Weights {
@@ -24,7 +21,7 @@ impl Weights {
     fn new(format: Format, rows: usize, cols: usize, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let count = rows * cols / format.block_len();
-        let bytes = support::random_blocks(format, count, &mut random);
+        let bytes = crate::support::random_blocks(format, count, &mut random);
         Self {
             format,
             rows,
@@ -133,7 +130,7 @@ fn close_to_definition(weights: &Weights, x: &[f32]) {
     } = *weights;
     let seen = Activations::new(Isa::SCALAR, format, x, cols).seen(cols);
     let want = naive::matmul(format, &weights.bytes, rows, cols, &seen).expect("whole rows");
-    let magnitudes = support::magnitudes(format, &weights.bytes, cols, &seen);
+    let magnitudes = crate::support::magnitudes(format, &weights.bytes, cols, &seen);
     for isa in Isa::available() {
         let got = product(isa, weights, x);
         for (i, (got, want)) in got.iter().zip(&want).enumerate() {
@@ -156,7 +153,7 @@ fn the_extremes_of_every_code_do_not_overflow() {
         };
         for fill in [0x00, 0x7f, 0x80, 0xff, 0x88, 0x77, 0xf0] {
             let mut weights = Weights::new(format, 8, cols, 1);
-            support::fill_codes(format, &mut weights.bytes, fill);
+            crate::support::fill_codes(format, &mut weights.bytes, fill);
             for x in [1.0f32, -1.0] {
                 let alternating: Vec<f32> =
                     (0..cols).map(|i| if i % 3 == 0 { -x } else { x }).collect();

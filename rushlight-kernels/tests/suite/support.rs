@@ -1,5 +1,4 @@
 //! What the integration tests share: golden blocks and deterministic inputs.
-#![allow(dead_code, reason = "each test file uses its part")]
 
 use rushlight_kernels::qfmt::Format;
 

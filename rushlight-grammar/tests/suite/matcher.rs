@@ -1,33 +1,13 @@
 //! What a matcher promises, on a toy vocabulary.
 
-mod vocab;
-
-use std::time::{Duration, Instant};
-
 use rushlight_engine::constrain::{Accepted, MaskStatus};
-use rushlight_grammar::{
-    CancelToken, Compiler, GrammarErrorKind, GrammarSource, Limits, Vocabulary,
-};
+use rushlight_grammar::{CancelToken, Compiler, GrammarErrorKind, GrammarSource};
 use serde_json::json;
-use vocab::{
-    Draws, STOP, STOP_TOO, TOOL, accepts, compile, compiler, has, mask_of, matcher, set, toy,
-    toy_canonical,
+
+use crate::vocab::{
+    Draws, STOP, STOP_TOO, TOOL, accepts, compile, compiler, has, limits, mask_of, matcher, person,
+    set, toy, toy_canonical,
 };
-
-fn limits(change: impl FnOnce(&mut Limits)) -> Limits {
-    let mut limits = Limits::default();
-    change(&mut limits);
-    limits
-}
-
-fn person() -> GrammarSource {
-    GrammarSource::JsonSchema(json!({
-        "type": "object",
-        "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
-        "required": ["name"],
-        "additionalProperties": false,
-    }))
-}
 
 #[test]
 fn the_start_allows_what_opens_an_object_and_nothing_else() {
@@ -255,152 +235,6 @@ fn patterns_match_the_whole_text() {
 }
 
 #[test]
-fn a_budget_closes_the_answer() {
-    let words = GrammarSource::JsonSchema(json!({
-        "type": "object",
-        "properties": {"name": {"type": "string"}, "tags": {"type": "array", "items": {"type": "string"}}},
-        "required": ["name", "tags"],
-        "additionalProperties": false,
-    }));
-    let grammar = compile(&words).unwrap();
-    let mut draws = Draws(7);
-    for limit in [24, 25, 30, 40, 64, 100] {
-        for _ in 0..20 {
-            let mut m = grammar.matcher();
-            let mut mask = mask_of(&m);
-            m.budget(limit).unwrap();
-            while m.tokens().len() < limit && m.mask(&mut mask).unwrap() == MaskStatus::Constrained
-            {
-                let legal = set(&mask);
-                // Rarely the closing quote, so that strings would run on.
-                let token = legal[draws.below(legal.len())];
-                m.accept(token).unwrap();
-            }
-            assert!(
-                m.may_end().unwrap(),
-                "{limit}: {:?}",
-                String::from_utf8_lossy(m.text())
-            );
-            serde_json::from_slice::<serde_json::Value>(m.text()).unwrap();
-        }
-    }
-    let e = grammar.matcher().budget(5).unwrap_err();
-    assert_eq!(e.kind(), GrammarErrorKind::Budget);
-}
-
-#[test]
-fn the_reserve_is_the_tokens_of_a_short_answer() {
-    let single_bytes = |schema| {
-        let tokens = (0..=255u8)
-            .map(|b| rushlight_grammar::TokenEntry::Text(vec![b]))
-            .collect();
-        let vocabulary = Vocabulary::new(rushlight_grammar::TokenTable {
-            identity: "bytes".into(),
-            tokens,
-            stop_ids: vec![],
-            logits: 256,
-            encode: None,
-        })
-        .unwrap();
-        let source = GrammarSource::JsonSchema(schema);
-        compiler(vocabulary)
-            .compile(&source, &CancelToken::new())
-            .unwrap()
-            .reserve()
-    };
-    assert_eq!(single_bytes(json!({"type": "object"})), 2);
-    assert_eq!(
-        single_bytes(json!({
-            "type": "object",
-            "properties": {"name": {"type": "string"}},
-            "required": ["name"],
-        })),
-        11
-    );
-}
-
-#[test]
-fn the_way_out_of_a_pattern_is_the_shortest() {
-    // No digit or letter repeated ends this, and four colons are more than a search of all texts finds.
-    let source = GrammarSource::JsonSchema(json!({
-        "type": "string",
-        "pattern": "^[a-z0-9-]+:[a-z0-9.-]+:([a-z0-9-]+)?:[a-z0-9-]+:[0-9]+$",
-        "minLength": 9,
-    }));
-    let grammar = compile(&source).unwrap();
-    let mut m = grammar.matcher();
-    for byte in "\"a".bytes() {
-        m.accept(u32::from(byte)).unwrap();
-    }
-    // Eight characters more, and the quote.
-    let e = m.fork().unwrap().budget(8).unwrap_err();
-    assert_eq!(e.kind(), GrammarErrorKind::Budget);
-    m.budget(9).unwrap();
-    let mut mask = mask_of(&m);
-    while m.mask(&mut mask).unwrap() == MaskStatus::Constrained {
-        let token = set(&mask)[0];
-        m.accept(token).unwrap();
-    }
-    assert!(m.may_end().unwrap());
-    assert_eq!(m.text().len(), 11);
-}
-
-#[test]
-fn the_cache_finds_a_source_again_and_keeps_to_its_budget() {
-    let compiler = compiler(toy());
-    let cancel = CancelToken::new();
-    let first = compiler.compile(&person(), &cancel).unwrap();
-    let begun = Instant::now();
-    for _ in 0..100 {
-        let again = compiler.compile(&person(), &cancel).unwrap();
-        assert!(std::sync::Arc::ptr_eq(&first, &again));
-    }
-    eprintln!("{:?} a hit", begun.elapsed() / 100);
-    let small = Compiler::new(
-        toy(),
-        limits(|l| l.cache_bytes = 700_000),
-        Default::default(),
-    );
-    for n in 0..20 {
-        small
-            .compile(&GrammarSource::Choice(vec![format!("text {n}")]), &cancel)
-            .unwrap();
-        assert!(small.cached_bytes() <= 700_000);
-    }
-    assert!(small.cached_bytes() > 0);
-}
-
-#[test]
-fn a_cancelled_or_late_compilation_says_so() {
-    let cancel = CancelToken::new();
-    cancel.cancel();
-    let e = compiler(toy()).compile(&person(), &cancel).unwrap_err();
-    assert_eq!(e.first().kind(), GrammarErrorKind::Cancelled);
-    let late = Compiler::new(
-        toy(),
-        limits(|l| l.compile_time = Duration::ZERO),
-        Default::default(),
-    );
-    let many = (0..5000)
-        .map(|n| format!("{n} bottles of {}", n * 7919))
-        .collect();
-    let e = late
-        .compile(&GrammarSource::Choice(many), &CancelToken::new())
-        .unwrap_err();
-    assert_eq!(e.first().kind(), GrammarErrorKind::TimedOut);
-}
-
-#[test]
-fn what_is_no_schema_is_a_report() {
-    let e = compile(&GrammarSource::JsonSchema(
-        json!({"type": "flibbertigibbet"}),
-    ))
-    .unwrap_err();
-    assert!(e.to_string().contains("flibbertigibbet"), "{e}");
-    assert!(compile(&GrammarSource::JsonSchema(json!("not valid json {{{"))).is_err());
-}
-
-#[test]
 fn random_walks_end_valid() {
     let source = GrammarSource::JsonSchema(json!({
         "type": "object",
@@ -429,45 +263,6 @@ fn random_walks_end_valid() {
         let value: serde_json::Value = serde_json::from_slice(m.text()).unwrap();
         assert!(["user", "admin", "guest"].contains(&value["role"].as_str().unwrap()));
         assert!(!value["list"].as_array().unwrap().is_empty());
-    }
-}
-
-#[test]
-fn free_text_is_closed_by_the_text_that_ends_it() {
-    let thought = GrammarSource::StructuralTag(
-        serde_json::json!({"type": "structural_tag", "format": {
-            "type": "sequence", "elements": [
-                {"type": "tag", "begin": "<think>", "content": {"type": "any_text"}, "end": "</think>"},
-                {"type": "regex", "pattern": "yes|no"},
-            ],
-        }}),
-    );
-    let lines = GrammarSource::Ebnf("root ::= \"[\" [a-z ]* \"] end of list\"".into());
-    for (source, end) in [(thought, "</think>no"), (lines, "] end of list")] {
-        let compiler = compiler(toy_canonical());
-        let grammar = compiler.compile(&source, &CancelToken::new()).unwrap();
-        let mut draws = Draws(5);
-        for budget in [30, 60] {
-            let mut m = grammar.matcher();
-            let mut mask = mask_of(&m);
-            m.budget(budget).unwrap();
-            while m.mask(&mut mask).unwrap() == MaskStatus::Constrained {
-                assert!(
-                    m.tokens().len() < budget,
-                    "{:?}",
-                    String::from_utf8_lossy(m.text())
-                );
-                let allowed = set(&mask);
-                let token = allowed[draws.below(allowed.len())];
-                m.accept(token).unwrap();
-                if m.has_ended() {
-                    break;
-                }
-            }
-            let text = String::from_utf8_lossy(m.text()).into_owned();
-            let yes = end.replace("no", "yes");
-            assert!(text.ends_with(end) || text.ends_with(&yes), "{text:?}");
-        }
     }
 }
 
@@ -513,90 +308,6 @@ fn a_refused_value_is_not_tried_again_in_another_spelling() {
 }
 
 #[test]
-fn loops_before_a_text_that_must_come_are_left_in_time() {
-    for source in [
-        GrammarSource::Regex("[a-z]+@[a-z]{3}".into()),
-        GrammarSource::Regex(".*b".into()),
-        GrammarSource::JsonSchema(json!({"type": "string", "format": "email"})),
-        GrammarSource::JsonSchema(json!({"type": "array", "minItems": 2, "maxItems": 2,
-            "items": {"type": "string", "pattern": "^[a-z]+@[a-z]{3}$"}})),
-    ] {
-        let compiler = compiler(toy_canonical());
-        let grammar = compiler.compile(&source, &CancelToken::new()).unwrap();
-        for seed in 0..6 {
-            let mut draws = Draws(seed);
-            let mut m = grammar.matcher();
-            let mut mask = mask_of(&m);
-            m.budget(40).unwrap();
-            while m.mask(&mut mask).unwrap() == MaskStatus::Constrained && !m.has_ended() {
-                assert!(
-                    m.tokens().len() < 40,
-                    "{source:?}: {:?}",
-                    String::from_utf8_lossy(m.text())
-                );
-                let allowed = set(&mask);
-                m.accept(allowed[draws.below(allowed.len())]).unwrap();
-            }
-            assert!(m.may_end().unwrap());
-        }
-    }
-}
-
-#[test]
-fn the_way_to_the_end_goes_round_what_guards_refuse() {
-    let grammar = compile(&GrammarSource::JsonSchema(json!({
-        "type": "object",
-        "properties": {
-            "scores": {
-                "type": "array", "items": {"type": "integer", "minimum": -100, "maximum": 100},
-                "minItems": 5, "maxItems": 5, "uniqueItems": true,
-            },
-            "names": {"type": "array", "items": {"enum": ["a", "b", "ab"]}, "minItems": 3, "uniqueItems": true},
-        },
-        "required": ["scores", "names"],
-        "additionalProperties": false,
-    })))
-    .unwrap();
-    let mut draws = Draws(11);
-    for _ in 0..10 {
-        let mut m = grammar.matcher();
-        let mut mask = mask_of(&m);
-        m.budget(80).unwrap();
-        while m.mask(&mut mask).unwrap() == MaskStatus::Constrained {
-            let allowed = set(&mask);
-            m.accept(allowed[draws.below(allowed.len())]).unwrap();
-        }
-        assert!(m.may_end().unwrap());
-        let value: serde_json::Value = serde_json::from_slice(m.text()).unwrap();
-        assert_eq!(value["scores"].as_array().unwrap().len(), 5);
-    }
-}
-
-#[test]
-fn a_compilation_under_way_is_cancelled() {
-    let properties: serde_json::Map<String, serde_json::Value> = (0..5000)
-        .map(|n| (format!("optional_{n}"), json!({"type": "string"})))
-        .collect();
-    let source = GrammarSource::JsonSchema(json!({
-        "type": "object", "properties": properties, "minProperties": 2,
-    }));
-    let compiler = Compiler::new(
-        toy(),
-        limits(|l| l.compile_time = Duration::from_secs(600)),
-        Default::default(),
-    );
-    let cancel = CancelToken::new();
-    let raised = cancel.clone();
-    let raise = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(20));
-        raised.cancel();
-    });
-    let report = compiler.compile(&source, &cancel).unwrap_err();
-    assert_eq!(report.first().kind(), GrammarErrorKind::Cancelled);
-    raise.join().unwrap();
-}
-
-#[test]
 fn a_mask_past_its_limit_is_every_sequence_s_error() {
     let compiler = Compiler::new(toy(), limits(|l| l.mask_lexer_work = 1), Default::default());
     let source = GrammarSource::Regex("(name|the|yes)+ please".to_owned());
@@ -637,19 +348,5 @@ fn masks_of_one_text_differ_where_a_grammar_counts_tokens() {
         }
         two.mask(&mut mask).unwrap();
         assert_eq!(set(&mask), [u32::from(b'z')]);
-    }
-}
-
-#[test]
-fn a_budget_below_the_shortest_answer_is_refused_however_long_that_is() {
-    for source in [
-        GrammarSource::Choice(vec!["x".repeat(20_000)]),
-        GrammarSource::JsonSchema(json!({"enum": ["y".repeat(50_000)]})),
-        GrammarSource::JsonSchema(json!({"type": "string", "minLength": 5_000})),
-    ] {
-        let compiler = compiler(toy_canonical());
-        let grammar = compiler.compile(&source, &CancelToken::new()).unwrap();
-        let e = grammar.matcher().budget(50).unwrap_err();
-        assert_eq!(e.kind(), GrammarErrorKind::Budget, "{e}");
     }
 }

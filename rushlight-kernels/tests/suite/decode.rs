@@ -3,12 +3,9 @@
 use rushlight_kernels::KernelErrorKind;
 use rushlight_kernels::qfmt::{Format, decode};
 
-#[path = "support/mod.rs"]
-mod support;
-
 #[test]
 fn every_lane_of_every_block_is_exact() {
-    let blocks = support::golden_blocks();
+    let blocks = crate::support::golden_blocks();
     for format in Format::ALL {
         let Some(golden) = blocks.iter().find(|b| b.format == format) else {
             assert_eq!(format, Format::F32, "no golden blocks of {format}");

@@ -8,10 +8,7 @@ use rushlight_kernels::{
     attention,
 };
 
-#[path = "support/mod.rs"]
-mod support;
-
-use support::Random;
+use crate::support::Random;
 
 /// One head's keys and values, contiguous and in pages of both element types.
 struct Cache {

@@ -1,6 +1,4 @@
 //! Vocabularies for tests: a toy one, and those of real tokenizers where the models are there.
-#![allow(dead_code, reason = "each test file uses its part")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -11,6 +9,7 @@ use rushlight_grammar::{
     CancelToken, CompiledGrammar, Compiler, GrammarReport, GrammarSource, Limits, Matcher,
     TokenEntry, TokenTable, Vocabulary,
 };
+use serde_json::json;
 
 /// The stop id of [`toy`].
 pub(crate) const STOP: u32 = 256;
@@ -201,4 +200,21 @@ impl Draws {
             .wrapping_add(1442695040888963407);
         ((self.0 >> 33) as usize) % n
     }
+}
+
+/// The default limits, changed.
+pub(crate) fn limits(change: impl FnOnce(&mut Limits)) -> Limits {
+    let mut limits = Limits::default();
+    change(&mut limits);
+    limits
+}
+
+/// A name, and perhaps an age.
+pub(crate) fn person() -> GrammarSource {
+    GrammarSource::JsonSchema(json!({
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
+        "required": ["name"],
+        "additionalProperties": false,
+    }))
 }

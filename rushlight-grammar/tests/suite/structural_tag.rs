@@ -1,11 +1,9 @@
 //! Structural tags: each format's texts, and every refusal with its pointer.
 
-mod vocab;
-
+use crate::vocab::{TOOL, accepts, compile, has, mask_of, matcher, set};
 use rushlight_engine::constrain::{Accepted, Constraint, MaskStatus};
 use rushlight_grammar::{AfterMarker, GrammarErrorKind, GrammarSource};
 use serde_json::{Value, json};
-use vocab::{TOOL, accepts, compile, has, mask_of, matcher, set};
 
 fn tag(begin: &str, content: Value, end: &str) -> Value {
     json!({"type": "tag", "begin": begin, "content": content, "end": end})
@@ -323,7 +321,7 @@ fn a_thought_comes_first_and_leaves_room_for_the_answer() {
     loop {
         assert_eq!(m.mask(&mut mask).unwrap(), MaskStatus::Constrained);
         assert!(
-            !has(&mask, vocab::STOP),
+            !has(&mask, crate::vocab::STOP),
             "a stop id would end it without an answer"
         );
         assert!(has(&mask, TOOL));

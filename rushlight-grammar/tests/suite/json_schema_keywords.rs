@@ -1,19 +1,15 @@
 //! The table of keywords in `docs/json-schema.md`: each row is a case that is compiled and walked here.
 //!
 //! Run with `RUSHLIGHT_WRITE_DOCS=1` to rewrite the file after a change.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
-
-mod vocab;
-
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::vocab::toy;
 use rushlight_engine::constrain::{Accepted, MaskStatus};
 use rushlight_grammar::json_schema::{How, SchemaOptions, compile_schema};
 use rushlight_grammar::{CancelToken, Compiler, GrammarSource, Limits, Vocabulary};
 use serde_json::Value;
-use vocab::toy;
 
 /// A keyword, the keyword under which it is explained (where another reads it), a schema, a text that it accepts and one
 /// that it rejects. Without texts the schema is refused; without a rejected text the keyword asserts nothing.
@@ -473,7 +469,7 @@ fn the_table_of_keywords_is_what_happens() {
 const HEAD: &str = "\
 # JSON Schema: how each keyword is enforced
 
-This table is written by `rushlight-grammar/tests/json_schema_keywords.rs`: each row is a schema that is compiled, and texts
+This table is written by `rushlight-grammar/tests/suite/json_schema_keywords.rs`: each row is a schema that is compiled, and texts
 that are walked through it.
 
 - *grammar*: every mask enforces it, as it is written.

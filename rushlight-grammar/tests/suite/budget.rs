@@ -1,0 +1,211 @@
+//! A token budget: the answer closes within it, or is refused.
+
+use rushlight_engine::constrain::MaskStatus;
+use rushlight_grammar::{CancelToken, GrammarErrorKind, GrammarSource, Vocabulary};
+use serde_json::json;
+
+use crate::vocab::{Draws, compile, compiler, mask_of, set, toy_canonical};
+
+#[test]
+fn a_budget_closes_the_answer() {
+    let words = GrammarSource::JsonSchema(json!({
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "tags": {"type": "array", "items": {"type": "string"}}},
+        "required": ["name", "tags"],
+        "additionalProperties": false,
+    }));
+    let grammar = compile(&words).unwrap();
+    let mut draws = Draws(7);
+    for limit in [24, 25, 30, 40, 64, 100] {
+        for _ in 0..20 {
+            let mut m = grammar.matcher();
+            let mut mask = mask_of(&m);
+            m.budget(limit).unwrap();
+            while m.tokens().len() < limit && m.mask(&mut mask).unwrap() == MaskStatus::Constrained
+            {
+                let legal = set(&mask);
+                // Rarely the closing quote, so that strings would run on.
+                let token = legal[draws.below(legal.len())];
+                m.accept(token).unwrap();
+            }
+            assert!(
+                m.may_end().unwrap(),
+                "{limit}: {:?}",
+                String::from_utf8_lossy(m.text())
+            );
+            serde_json::from_slice::<serde_json::Value>(m.text()).unwrap();
+        }
+    }
+    let e = grammar.matcher().budget(5).unwrap_err();
+    assert_eq!(e.kind(), GrammarErrorKind::Budget);
+}
+
+#[test]
+fn the_reserve_is_the_tokens_of_a_short_answer() {
+    let single_bytes = |schema| {
+        let tokens = (0..=255u8)
+            .map(|b| rushlight_grammar::TokenEntry::Text(vec![b]))
+            .collect();
+        let vocabulary = Vocabulary::new(rushlight_grammar::TokenTable {
+            identity: "bytes".into(),
+            tokens,
+            stop_ids: vec![],
+            logits: 256,
+            encode: None,
+        })
+        .unwrap();
+        let source = GrammarSource::JsonSchema(schema);
+        compiler(vocabulary)
+            .compile(&source, &CancelToken::new())
+            .unwrap()
+            .reserve()
+    };
+    assert_eq!(single_bytes(json!({"type": "object"})), 2);
+    assert_eq!(
+        single_bytes(json!({
+            "type": "object",
+            "properties": {"name": {"type": "string"}},
+            "required": ["name"],
+        })),
+        11
+    );
+}
+
+#[test]
+fn the_way_out_of_a_pattern_is_the_shortest() {
+    // No digit or letter repeated ends this, and four colons are more than a search of all texts finds.
+    let source = GrammarSource::JsonSchema(json!({
+        "type": "string",
+        "pattern": "^[a-z0-9-]+:[a-z0-9.-]+:([a-z0-9-]+)?:[a-z0-9-]+:[0-9]+$",
+        "minLength": 9,
+    }));
+    let grammar = compile(&source).unwrap();
+    let mut m = grammar.matcher();
+    for byte in "\"a".bytes() {
+        m.accept(u32::from(byte)).unwrap();
+    }
+    // Eight characters more, and the quote.
+    let e = m.fork().unwrap().budget(8).unwrap_err();
+    assert_eq!(e.kind(), GrammarErrorKind::Budget);
+    m.budget(9).unwrap();
+    let mut mask = mask_of(&m);
+    while m.mask(&mut mask).unwrap() == MaskStatus::Constrained {
+        let token = set(&mask)[0];
+        m.accept(token).unwrap();
+    }
+    assert!(m.may_end().unwrap());
+    assert_eq!(m.text().len(), 11);
+}
+
+#[test]
+fn free_text_is_closed_by_the_text_that_ends_it() {
+    let thought = GrammarSource::StructuralTag(
+        serde_json::json!({"type": "structural_tag", "format": {
+            "type": "sequence", "elements": [
+                {"type": "tag", "begin": "<think>", "content": {"type": "any_text"}, "end": "</think>"},
+                {"type": "regex", "pattern": "yes|no"},
+            ],
+        }}),
+    );
+    let lines = GrammarSource::Ebnf("root ::= \"[\" [a-z ]* \"] end of list\"".into());
+    for (source, end) in [(thought, "</think>no"), (lines, "] end of list")] {
+        let compiler = compiler(toy_canonical());
+        let grammar = compiler.compile(&source, &CancelToken::new()).unwrap();
+        let mut draws = Draws(5);
+        for budget in [30, 60] {
+            let mut m = grammar.matcher();
+            let mut mask = mask_of(&m);
+            m.budget(budget).unwrap();
+            while m.mask(&mut mask).unwrap() == MaskStatus::Constrained {
+                assert!(
+                    m.tokens().len() < budget,
+                    "{:?}",
+                    String::from_utf8_lossy(m.text())
+                );
+                let allowed = set(&mask);
+                let token = allowed[draws.below(allowed.len())];
+                m.accept(token).unwrap();
+                if m.has_ended() {
+                    break;
+                }
+            }
+            let text = String::from_utf8_lossy(m.text()).into_owned();
+            let yes = end.replace("no", "yes");
+            assert!(text.ends_with(end) || text.ends_with(&yes), "{text:?}");
+        }
+    }
+}
+
+#[test]
+fn loops_before_a_text_that_must_come_are_left_in_time() {
+    for source in [
+        GrammarSource::Regex("[a-z]+@[a-z]{3}".into()),
+        GrammarSource::Regex(".*b".into()),
+        GrammarSource::JsonSchema(json!({"type": "string", "format": "email"})),
+        GrammarSource::JsonSchema(json!({"type": "array", "minItems": 2, "maxItems": 2,
+            "items": {"type": "string", "pattern": "^[a-z]+@[a-z]{3}$"}})),
+    ] {
+        let compiler = compiler(toy_canonical());
+        let grammar = compiler.compile(&source, &CancelToken::new()).unwrap();
+        for seed in 0..6 {
+            let mut draws = Draws(seed);
+            let mut m = grammar.matcher();
+            let mut mask = mask_of(&m);
+            m.budget(40).unwrap();
+            while m.mask(&mut mask).unwrap() == MaskStatus::Constrained && !m.has_ended() {
+                assert!(
+                    m.tokens().len() < 40,
+                    "{source:?}: {:?}",
+                    String::from_utf8_lossy(m.text())
+                );
+                let allowed = set(&mask);
+                m.accept(allowed[draws.below(allowed.len())]).unwrap();
+            }
+            assert!(m.may_end().unwrap());
+        }
+    }
+}
+
+#[test]
+fn the_way_to_the_end_goes_round_what_guards_refuse() {
+    let grammar = compile(&GrammarSource::JsonSchema(json!({
+        "type": "object",
+        "properties": {
+            "scores": {
+                "type": "array", "items": {"type": "integer", "minimum": -100, "maximum": 100},
+                "minItems": 5, "maxItems": 5, "uniqueItems": true,
+            },
+            "names": {"type": "array", "items": {"enum": ["a", "b", "ab"]}, "minItems": 3, "uniqueItems": true},
+        },
+        "required": ["scores", "names"],
+        "additionalProperties": false,
+    })))
+    .unwrap();
+    let mut draws = Draws(11);
+    for _ in 0..10 {
+        let mut m = grammar.matcher();
+        let mut mask = mask_of(&m);
+        m.budget(80).unwrap();
+        while m.mask(&mut mask).unwrap() == MaskStatus::Constrained {
+            let allowed = set(&mask);
+            m.accept(allowed[draws.below(allowed.len())]).unwrap();
+        }
+        assert!(m.may_end().unwrap());
+        let value: serde_json::Value = serde_json::from_slice(m.text()).unwrap();
+        assert_eq!(value["scores"].as_array().unwrap().len(), 5);
+    }
+}
+
+#[test]
+fn a_budget_below_the_shortest_answer_is_refused_however_long_that_is() {
+    for source in [
+        GrammarSource::Choice(vec!["x".repeat(20_000)]),
+        GrammarSource::JsonSchema(json!({"enum": ["y".repeat(50_000)]})),
+        GrammarSource::JsonSchema(json!({"type": "string", "minLength": 5_000})),
+    ] {
+        let compiler = compiler(toy_canonical());
+        let grammar = compiler.compile(&source, &CancelToken::new()).unwrap();
+        let e = grammar.matcher().budget(50).unwrap_err();
+        assert_eq!(e.kind(), GrammarErrorKind::Budget, "{e}");
+    }
+}

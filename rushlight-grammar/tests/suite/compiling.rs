@@ -1,0 +1,87 @@
+//! Compiling: the cache, time, cancelling, reports.
+
+use std::time::{Duration, Instant};
+
+use rushlight_grammar::{CancelToken, Compiler, GrammarErrorKind, GrammarSource};
+use serde_json::json;
+
+use crate::vocab::{compile, compiler, limits, person, toy};
+
+#[test]
+fn the_cache_finds_a_source_again_and_keeps_to_its_budget() {
+    let compiler = compiler(toy());
+    let cancel = CancelToken::new();
+    let first = compiler.compile(&person(), &cancel).unwrap();
+    let begun = Instant::now();
+    for _ in 0..100 {
+        let again = compiler.compile(&person(), &cancel).unwrap();
+        assert!(std::sync::Arc::ptr_eq(&first, &again));
+    }
+    eprintln!("{:?} a hit", begun.elapsed() / 100);
+    let small = Compiler::new(
+        toy(),
+        limits(|l| l.cache_bytes = 700_000),
+        Default::default(),
+    );
+    for n in 0..20 {
+        small
+            .compile(&GrammarSource::Choice(vec![format!("text {n}")]), &cancel)
+            .unwrap();
+        assert!(small.cached_bytes() <= 700_000);
+    }
+    assert!(small.cached_bytes() > 0);
+}
+
+#[test]
+fn a_cancelled_or_late_compilation_says_so() {
+    let cancel = CancelToken::new();
+    cancel.cancel();
+    let e = compiler(toy()).compile(&person(), &cancel).unwrap_err();
+    assert_eq!(e.first().kind(), GrammarErrorKind::Cancelled);
+    let late = Compiler::new(
+        toy(),
+        limits(|l| l.compile_time = Duration::ZERO),
+        Default::default(),
+    );
+    let many = (0..5000)
+        .map(|n| format!("{n} bottles of {}", n * 7919))
+        .collect();
+    let e = late
+        .compile(&GrammarSource::Choice(many), &CancelToken::new())
+        .unwrap_err();
+    assert_eq!(e.first().kind(), GrammarErrorKind::TimedOut);
+}
+
+#[test]
+fn what_is_no_schema_is_a_report() {
+    let e = compile(&GrammarSource::JsonSchema(
+        json!({"type": "flibbertigibbet"}),
+    ))
+    .unwrap_err();
+    assert!(e.to_string().contains("flibbertigibbet"), "{e}");
+    assert!(compile(&GrammarSource::JsonSchema(json!("not valid json {{{"))).is_err());
+}
+
+#[test]
+fn a_compilation_under_way_is_cancelled() {
+    let properties: serde_json::Map<String, serde_json::Value> = (0..5000)
+        .map(|n| (format!("optional_{n}"), json!({"type": "string"})))
+        .collect();
+    let source = GrammarSource::JsonSchema(json!({
+        "type": "object", "properties": properties, "minProperties": 2,
+    }));
+    let compiler = Compiler::new(
+        toy(),
+        limits(|l| l.compile_time = Duration::from_secs(600)),
+        Default::default(),
+    );
+    let cancel = CancelToken::new();
+    let raised = cancel.clone();
+    let raise = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(20));
+        raised.cancel();
+    });
+    let report = compiler.compile(&source, &cancel).unwrap_err();
+    assert_eq!(report.first().kind(), GrammarErrorKind::Cancelled);
+    raise.join().unwrap();
+}
