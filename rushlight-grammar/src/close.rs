@@ -15,6 +15,7 @@ use toktrie::{Recognizer, SimpleVob, TokTrie};
 use crate::compile::CompiledGrammar;
 use crate::lower::{GuardRun, GuardStep};
 use crate::matcher::push_all;
+use crate::strings::StringPlace;
 use crate::vocabulary::Vocabulary;
 
 /// Bytes that a walk may choose.
@@ -54,12 +55,12 @@ pub(crate) fn completion(
     grammar: &CompiledGrammar,
 ) -> Result<Option<Vec<u8>>, String> {
     let (vocabulary, closers) = (grammar.vocabulary(), grammar.closers());
-    let mut quotes = Quotes::default();
-    before.iter().for_each(|&byte| quotes.push(byte));
+    let mut place = StringPlace::default();
+    before.iter().for_each(|&byte| place.push(byte));
     let start = Walk {
         parser: parser.clone(),
         guards,
-        quotes,
+        place,
         before: before.len(),
         text: Vec::new(),
     };
@@ -143,7 +144,8 @@ pub(crate) fn tokens_along(vocabulary: &Vocabulary, way: &[u8], left: usize) -> 
 struct Walk {
     parser: TokenParser,
     guards: Vec<Box<dyn GuardRun>>,
-    quotes: Quotes,
+    // A hint for the order of tries, no more: the text need not be JSON.
+    place: StringPlace,
     // Bytes before `text`.
     before: usize,
     text: Vec<u8>,
@@ -153,29 +155,7 @@ struct Walk {
 #[derive(Clone, Copy)]
 struct Mark {
     len: usize,
-    quotes: Quotes,
-}
-
-/// Whether a text stands inside a JSON string: a hint for the order of tries, no more.
-#[derive(Clone, Copy, Default)]
-struct Quotes {
-    inside: bool,
-    escaped: bool,
-}
-
-impl Quotes {
-    fn push(&mut self, byte: u8) {
-        match byte {
-            _ if self.escaped => self.escaped = false,
-            b'\\' if self.inside => self.escaped = true,
-            b'"' => self.inside = !self.inside,
-            _ => {}
-        }
-    }
-
-    fn order(self) -> &'static [u8] {
-        if self.inside { IN_STRING } else { ELSEWHERE }
-    }
+    place: StringPlace,
 }
 
 impl Walk {
@@ -183,16 +163,24 @@ impl Walk {
         Self {
             parser: self.parser.clone(),
             guards: self.guards.iter().map(|g| g.fork()).collect(),
-            quotes: self.quotes,
+            place: self.place,
             before: self.before,
             text: self.text.clone(),
+        }
+    }
+
+    fn order(&self) -> &'static [u8] {
+        if self.place.is_inside() {
+            IN_STRING
+        } else {
+            ELSEWHERE
         }
     }
 
     fn mark(&self) -> Mark {
         Mark {
             len: self.text.len(),
-            quotes: self.quotes,
+            place: self.place,
         }
     }
 
@@ -208,7 +196,7 @@ impl Walk {
             guard.truncate(self.before + mark.len);
         }
         self.text.truncate(mark.len);
-        self.quotes = mark.quotes;
+        self.place = mark.place;
         Ok(())
     }
 
@@ -230,10 +218,10 @@ impl Walk {
     /// The shortest text that ends the string that it stands in, as far as the grammar knows; `None` outside of one, and where
     /// none was found in `tries`. Within a string the lexer's state says all, so each is looked at once.
     fn string_end(&mut self, trie: &TokTrie, tries: &mut usize) -> Option<Vec<u8>> {
-        if !self.quotes.inside {
+        if !self.place.is_inside() {
             return None;
         }
-        let escaped = self.quotes.escaped;
+        let escaped = self.place.is_escape();
         if !escaped && self.allows(b"\"") {
             return Some(vec![b'"']);
         }
@@ -282,7 +270,7 @@ impl Walk {
         self.parser
             .consume_token(token)
             .map_err(|e| e.to_string())?;
-        self.quotes.push(byte);
+        self.place.push(byte);
         self.text.push(byte);
         Ok(true)
     }
@@ -333,7 +321,7 @@ fn walk(
             continue;
         }
         let forced = at.parser.force_bytes();
-        endless &= at.quotes.inside && forced.is_empty();
+        endless &= at.place.is_inside() && forced.is_empty();
         let moved = if !forced.is_empty() {
             at.push_all(&forced, vocabulary)?
         } else {
@@ -344,7 +332,7 @@ fn walk(
             let ended = end.map(|end| at.push_all(&end, vocabulary)).transpose()?;
             ended == Some(true) || {
                 // None was found, or the guards refuse it.
-                endless = at.quotes.inside;
+                endless = at.place.is_inside();
                 chosen += 1;
                 choose(&mut at, 0, vocabulary, &mut back)?
             }
@@ -464,7 +452,7 @@ fn choose(
 ) -> Result<bool, String> {
     let mark = at.mark();
     // Control characters and the bytes of other scripts come last.
-    let order = at.quotes.order().iter().copied();
+    let order = at.order().iter().copied();
     let bytes = order.chain(0x80..=0xf4).chain(0..0x20);
     for (index, byte) in bytes.enumerate().skip(from) {
         if at.push(byte, vocabulary)? {
@@ -486,7 +474,7 @@ fn search(start: Walk, vocabulary: &Vocabulary) -> Result<Option<Vec<u8>>, Strin
         if at.is_done() {
             return Ok(Some(at.text));
         }
-        for &byte in at.quotes.order() {
+        for &byte in at.order() {
             copied += at.text.len();
             if copied > SEARCH_BYTES {
                 return Ok(None);

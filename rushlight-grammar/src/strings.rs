@@ -96,6 +96,16 @@ impl StringPlace {
         };
     }
 
+    /// Whether it is in a string, within one of its characters or between two.
+    pub(crate) fn is_inside(&self) -> bool {
+        self.start.is_some()
+    }
+
+    /// Whether the next byte says what a backslash stands for.
+    pub(crate) fn is_escape(&self) -> bool {
+        self.rest == Rest::Escape
+    }
+
     /// Where the string starts that this stands in, and its characters so far; `None` outside of strings and within a character.
     pub(crate) fn inside(&self) -> Option<(usize, usize)> {
         match self.rest {
