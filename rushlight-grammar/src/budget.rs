@@ -4,12 +4,13 @@
 //!
 //! | zone | from | what holds |
 //! |---|---|---|
-//! | free | the start | nothing is looked at, but every 32nd token that a way to the end still fits |
-//! | soft | max(3 × reserve, a quarter of the budget) tokens left | a token after which no way to the end fits is refused, and another drawn |
-//! | hard | 8 × reserve tokens left, never before the soft zone | only tokens on the way to the end are legal |
+//! | free | the start | the way to the end is looked at now and then: the more room it left the last time, the later |
+//! | soft | max(3 × reserve, a quarter of the budget) tokens left | a token after which no way to the end fits is refused, and one on the way taken; where the way takes all that is left, only tokens on it are legal |
+//! | hard | 8 × reserve tokens left, never before the soft zone | and a token after which no way is found is refused |
 //!
-//! That holds where a way is known. Looking in vain is what takes longest, so after a look that found none the next is some
-//! tokens later: ever more of them up to the hard zone, and a few within it.
+//! So an answer that fits is said as the model would say it, and one that runs on is brought to its end. That holds where a way
+//! is known. Looking in vain is what takes longest, so after a look that found none the next is some tokens later: ever more of
+//! them up to the hard zone, and a few within it.
 
 /// Times the reserve, where the soft zone starts at the latest.
 pub const SOFT_RESERVES: usize = 3;
@@ -19,8 +20,11 @@ pub const SOFT_PART: usize = 4;
 pub const HARD_RESERVES: usize = 8;
 /// The reserve of a grammar whose shortest answer is not known, in tokens.
 pub const DEFAULT_RESERVE: usize = 64;
-/// Tokens between two looks at the way to the end in the free zone.
+/// Tokens between two looks at the way to the end in the free zone, at least.
 const CHECKPOINT: usize = 32;
+/// Part of the room that a look found, which passes before the next one in the free zone: no text that models write makes the
+/// way to its end as many times longer.
+const CHECKPOINT_PART: usize = 4;
 /// Tokens between two looks that find none, at most: in the hard zone.
 const HARD_PATIENCE: usize = 4;
 
@@ -31,7 +35,7 @@ pub enum Zone {
     Free,
     /// Every token must leave a way to the end, where one is known.
     Soft,
-    /// Every token must be on the way to the end, where one is known.
+    /// As in the soft zone, and a known way must not be lost.
     Hard,
 }
 
@@ -44,8 +48,14 @@ pub(crate) struct Budget {
     hard: usize,
     // Set once a checkpoint found the way to the end to be long.
     soft_from: Option<usize>,
+    // The position of the next look in the free zone.
+    checkpoint: usize,
     // The way to the end from the current position, where known.
     way: Option<Vec<u8>>,
+    // The newest position from which a way was known that was left since, and that way.
+    earlier: Option<(usize, Vec<u8>)>,
+    // Where a token was undone that left the way: the next one keeps to it.
+    strict_at: Option<usize>,
     // No look before this position; and the tokens to wait after the next failure.
     lost_until: usize,
     patience: usize,
@@ -60,7 +70,10 @@ impl Budget {
             soft,
             hard,
             soft_from: None,
+            checkpoint: from.saturating_add(CHECKPOINT),
             way: None,
+            earlier: None,
+            strict_at: None,
             lost_until: 0,
             patience: 1,
         }
@@ -85,7 +98,24 @@ impl Budget {
 
     /// Whether the way to the end is looked at here although the zone does not ask for it.
     pub(crate) fn is_checkpoint(&self, position: usize) -> bool {
-        self.left(position).is_multiple_of(CHECKPOINT)
+        position >= self.checkpoint
+    }
+
+    /// Whether there are ways to the end with which only their tokens are legal at `position`.
+    pub(crate) fn may_be_strict(&self, position: usize) -> bool {
+        self.strict_at == Some(position) || self.zone(position) != Zone::Free
+    }
+
+    /// Whether only tokens on the way to the end, which has `needed` tokens, are legal at `position`.
+    pub(crate) fn is_strict(&self, position: usize, needed: usize) -> bool {
+        self.strict_at == Some(position)
+            || self.zone(position) != Zone::Free && needed >= self.left(position)
+    }
+
+    /// The token taken at `position` left `way` for what does not end in time. It is undone, and another follows, on the way.
+    pub(crate) fn keep_to(&mut self, way: Vec<u8>, position: usize) {
+        self.strict_at = Some(position);
+        self.earlier = Some((position, way));
     }
 
     /// Notes that the way to the end from `position` has `needed` tokens.
@@ -93,6 +123,9 @@ impl Budget {
         if needed.saturating_mul(2) > self.left(position) && self.soft_from.is_none() {
             self.soft_from = Some(position);
         }
+        let room = self.left(position).saturating_sub(needed);
+        let pause = (room / CHECKPOINT_PART).max(CHECKPOINT);
+        self.checkpoint = position.saturating_add(pause);
     }
 
     /// The way to the end from here, where it is known.
@@ -100,9 +133,21 @@ impl Budget {
         self.way.as_deref()
     }
 
+    /// The way to the end from an earlier position, which may be one from here.
+    pub(crate) fn earlier(&self) -> Option<&[u8]> {
+        self.earlier.as_ref().map(|(_, way)| way.as_slice())
+    }
+
+    /// The way to the end that the token before `position` left.
+    pub(crate) fn left_the_way(&self, position: usize) -> Option<&[u8]> {
+        let (from, way) = self.earlier.as_ref()?;
+        (from + 1 == position).then_some(way)
+    }
+
     /// Sets the way to the end from here.
     pub(crate) fn set_way(&mut self, way: Vec<u8>) {
         self.patience = 1;
+        self.earlier = None;
         self.way = Some(way);
     }
 
@@ -123,18 +168,22 @@ impl Budget {
         }
     }
 
-    /// A token of `bytes` was taken: the known way is shorter by it, or no longer known.
-    pub(crate) fn advance(&mut self, bytes: &[u8]) {
-        self.way = self
-            .way
-            .take()
-            .and_then(|way| way.strip_prefix(bytes).map(<[u8]>::to_vec))
-            .filter(|_| !bytes.is_empty());
+    /// A token of `bytes` was taken at `position`: the known way is shorter by it, or no longer known.
+    pub(crate) fn advance(&mut self, position: usize, bytes: &[u8]) {
+        let Some(way) = self.way.take() else {
+            return;
+        };
+        match way.strip_prefix(bytes) {
+            Some(rest) if !bytes.is_empty() => self.way = Some(rest.to_vec()),
+            _ => self.earlier = Some((position, way)),
+        }
     }
 
-    /// Tokens were undone.
-    pub(crate) fn rewind(&mut self) {
-        self.way = None;
+    /// Tokens were undone, all but `kept`.
+    pub(crate) fn rewind(&mut self, kept: usize) {
+        let earlier = self.earlier.take().filter(|&(from, _)| from == kept);
+        self.way = earlier.map(|(_, way)| way);
+        self.checkpoint = self.checkpoint.min(kept.saturating_add(CHECKPOINT));
         self.lost_until = 0;
     }
 }
@@ -197,17 +246,52 @@ mod tests {
         assert!(looks.contains(&840), "the hard zone begins with a look");
         let hard = looks.iter().filter(|&&position| position >= 840).count();
         assert_eq!(hard, 160 / HARD_PATIENCE);
-        budget.rewind();
+        budget.rewind(500);
         assert!(budget.looks(500));
     }
 
     #[test]
-    fn the_known_way_shrinks_along_itself_and_is_forgotten_beside() {
+    fn the_known_way_shrinks_along_itself_and_is_remembered_beside() {
         let mut budget = Budget::new(0, 100, 1);
         budget.set_way(b"\"}".to_vec());
-        budget.advance(b"\"");
+        budget.advance(7, b"\"");
         assert_eq!(budget.way(), Some(b"}".as_slice()));
-        budget.advance(b",");
+        budget.advance(8, b",");
         assert_eq!(budget.way(), None);
+        assert_eq!(budget.earlier(), Some(b"}".as_slice()));
+        assert_eq!(budget.left_the_way(9), Some(b"}".as_slice()));
+        assert_eq!(budget.left_the_way(10), None);
+        // The text is what it was.
+        budget.rewind(8);
+        assert_eq!(budget.way(), Some(b"}".as_slice()));
+        budget.advance(8, b",");
+        budget.rewind(3);
+        assert_eq!((budget.way(), budget.earlier()), (None, None));
+    }
+
+    #[test]
+    fn tokens_beside_the_way_are_legal_while_there_is_room() {
+        let mut budget = Budget::new(0, 30, 11);
+        assert_eq!(budget.zone(0), Zone::Hard);
+        assert!(!budget.is_strict(0, 29));
+        assert!(budget.is_strict(0, 30));
+        assert!(budget.is_strict(19, 11) && !budget.is_strict(19, 10));
+        budget.keep_to(Vec::new(), 6);
+        assert!(budget.is_strict(6, 1) && !budget.is_strict(7, 1));
+        // In the free zone, nothing is.
+        assert!(!Budget::new(0, 400, 1).may_be_strict(0));
+    }
+
+    #[test]
+    fn looks_in_the_free_zone_are_rare_while_there_is_room() {
+        let mut budget = Budget::new(0, 2000, 1);
+        let mut looks = Vec::new();
+        for position in 1..2000 {
+            if budget.zone(position) == Zone::Free && budget.is_checkpoint(position) {
+                looks.push(position);
+                budget.seen(position, 8);
+            }
+        }
+        assert_eq!(looks, [32, 522, 889, 1164, 1371]);
     }
 }

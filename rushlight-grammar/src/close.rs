@@ -6,6 +6,7 @@
 //! that it began, goes back to its last choices first. What it finds is short rather than shortest.
 
 use std::collections::{HashSet, VecDeque};
+use std::iter;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use llguidance::TokenParser;
@@ -47,12 +48,14 @@ const IN_STRING: &[u8] = b"\"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNO
 /// The same elsewhere; blanks and escapes last.
 const ELSEWHERE: &[u8] = b"}]\")>0123456789,:ntfaebcdghijklmopqrsuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ<{[(_-./@#;'`|=+*&%$!?~^ \n\t\r\\";
 
-/// A short text after which the answer may end; empty where it may end already, `None` where none was found.
+/// A short text after which the answer may end; empty where it may end already, `None` where none was found. `guess` is it where
+/// the answer may end after it, as it often may after what it could end with some tokens ago.
 pub(crate) fn completion(
     parser: &TokenParser,
     guards: Vec<Box<dyn GuardRun>>,
     before: &[u8],
     grammar: &CompiledGrammar,
+    guess: Option<&[u8]>,
 ) -> Result<Option<Vec<u8>>, String> {
     let (vocabulary, closers) = (grammar.vocabulary(), grammar.closers());
     let mut place = StringPlace::default();
@@ -61,9 +64,15 @@ pub(crate) fn completion(
         parser: parser.clone(),
         guards,
         place,
-        before: before.len(),
+        before,
         text: Vec::new(),
     };
+    if let Some(guess) = guess {
+        let mut at = start.copy();
+        if !at.is_done() && at.push_all(guess, vocabulary)? && at.is_done() {
+            return Ok(Some(at.text));
+        }
+    }
     let bytewise = match closers.texts.as_slice() {
         [] => WALK_BYTES,
         _ => BYTEWISE_BYTES,
@@ -141,13 +150,13 @@ pub(crate) fn tokens_along(vocabulary: &Vocabulary, way: &[u8], left: usize) -> 
     tokens
 }
 
-struct Walk {
+struct Walk<'a> {
     parser: TokenParser,
     guards: Vec<Box<dyn GuardRun>>,
     // A hint for the order of tries, no more: the text need not be JSON.
     place: StringPlace,
-    // Bytes before `text`.
-    before: usize,
+    // The answer before `text`.
+    before: &'a [u8],
     text: Vec<u8>,
 }
 
@@ -158,7 +167,7 @@ struct Mark {
     place: StringPlace,
 }
 
-impl Walk {
+impl Walk<'_> {
     fn copy(&self) -> Self {
         Self {
             parser: self.parser.clone(),
@@ -193,7 +202,7 @@ impl Walk {
             self.parser.invalidate_bias_cache();
         }
         for guard in &mut self.guards {
-            guard.truncate(self.before + mark.len);
+            guard.truncate(self.before.len() + mark.len);
         }
         self.text.truncate(mark.len);
         self.place = mark.place;
@@ -202,6 +211,21 @@ impl Walk {
 
     fn is_done(&mut self) -> bool {
         self.parser.is_accepting() && self.guards.iter().all(|g| g.finish() == GuardStep::Accept)
+    }
+
+    /// How much of `closer` the text ends with, short of all of it.
+    fn begun(&self, closer: &[u8]) -> usize {
+        let ends_with = |begun: &[u8]| match begun.len().checked_sub(self.text.len()) {
+            None => self.text.ends_with(begun),
+            Some(split) => {
+                let (first, last) = begun.split_at(split);
+                self.text == last && self.before.ends_with(first)
+            }
+        };
+        let mut lengths = (1..closer.len()).rev();
+        lengths
+            .find(|&length| closer.get(..length).is_some_and(ends_with))
+            .unwrap_or(0)
     }
 
     /// Whether the grammar allows `bytes` here.
@@ -263,7 +287,7 @@ impl Walk {
         }
         if push_all(&mut self.guards, &[byte]).is_some() {
             for guard in &mut self.guards {
-                guard.truncate(self.before + self.text.len());
+                guard.truncate(self.before.len() + self.text.len());
             }
             return Ok(false);
         }
@@ -293,7 +317,7 @@ impl BiasComputer for Refill<'_> {
 /// Goes straight on, closing what can be closed, and chooses `limit` bytes at most, the ends of strings apart. Each of `closers`
 /// is taken as soon as it can be, and once at most until something closes.
 fn walk(
-    mut at: Walk,
+    mut at: Walk<'_>,
     vocabulary: &Vocabulary,
     closers: &[Vec<u8>],
     limit: usize,
@@ -357,7 +381,7 @@ fn walk(
 
 /// Takes the first closer of `left` that fits here, if one does.
 fn close_once(
-    at: &mut Walk,
+    at: &mut Walk<'_>,
     vocabulary: &Vocabulary,
     left: &mut Vec<&[u8]>,
 ) -> Result<bool, String> {
@@ -365,12 +389,13 @@ fn close_once(
         let Some(&closer) = left.get(index) else {
             break;
         };
-        if !at.allows(closer) {
-            continue;
-        }
-        if at.push_all(closer, vocabulary)? {
-            left.remove(index);
-            return Ok(true);
+        let rest = closer.get(at.begun(closer)..).unwrap_or(closer);
+        let whole = rest.len() < closer.len();
+        for closer in iter::once(rest).chain(whole.then_some(closer)) {
+            if at.allows(closer) && at.push_all(closer, vocabulary)? {
+                left.remove(index);
+                return Ok(true);
+            }
         }
     }
     Ok(false)
@@ -445,7 +470,7 @@ fn string_end(r: &mut ParserRecognizer<'_>, escaped: bool, tries: &mut usize) ->
 /// Takes the first byte that fits, from the `from`th of the order in which they are tried on, and remembers in `back` what it was
 /// chosen among.
 fn choose(
-    at: &mut Walk,
+    at: &mut Walk<'_>,
     from: usize,
     vocabulary: &Vocabulary,
     back: &mut VecDeque<(Mark, usize)>,
@@ -467,7 +492,7 @@ fn choose(
 }
 
 /// Visits states in order of length.
-fn search(start: Walk, vocabulary: &Vocabulary) -> Result<Option<Vec<u8>>, String> {
+fn search(start: Walk<'_>, vocabulary: &Vocabulary) -> Result<Option<Vec<u8>>, String> {
     let mut queue = VecDeque::from([start]);
     let (mut visited, mut copied) = (0, 0);
     while let Some(mut at) = queue.pop_front() {

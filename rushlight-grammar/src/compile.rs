@@ -373,7 +373,7 @@ impl CompiledGrammar {
             let parser = self.copy().ok()?;
             let guards = self.guards.iter().map(|g| g.begin()).collect();
             let found = llguidance::panic_utils::catch_unwind(AssertUnwindSafe(|| {
-                Ok(close::completion(&parser, guards, &[], self))
+                Ok(close::completion(&parser, guards, &[], self, None))
             }));
             found.ok()?.ok()?
         };

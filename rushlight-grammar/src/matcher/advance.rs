@@ -51,7 +51,7 @@ impl Matcher {
             self.places.push(place);
         }
         if let Some(budget) = &mut self.budget {
-            budget.advance(bytes);
+            budget.advance(self.tokens.len() - 1, bytes);
         }
         self.next = None;
         Ok(())
@@ -84,7 +84,7 @@ impl Matcher {
         }
         self.excluded.retain(|&(position, _)| position <= keep);
         if let Some(budget) = &mut self.budget {
-            budget.rewind();
+            budget.rewind(keep);
         }
         self.next = None;
         Ok(())

@@ -325,7 +325,9 @@ impl Matcher {
                 format!("the shortest answer has {needed} tokens; {tokens} are left"),
             ));
         }
-        self.budget = Some(Budget::new(self.tokens.len(), tokens, reserve));
+        // With room for a token that stops, an answer that could go on ends by itself.
+        let room = tokens - usize::from(needed < tokens);
+        self.budget = Some(Budget::new(self.tokens.len(), room, reserve));
         self.next = None;
         Ok(())
     }

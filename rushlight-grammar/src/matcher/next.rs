@@ -169,22 +169,24 @@ impl Matcher {
         }
     }
 
-    /// In the hard zone, keeps only the tokens on the way to the end.
+    /// Keeps only the tokens on the way to the end, where that is all there is room for.
     pub(super) fn narrow_to_budget(&mut self) -> Result<()> {
         let Some(budget) = &self.budget else {
             return Ok(());
         };
-        if budget.zone(self.tokens.len()) != Zone::Hard {
+        let position = self.tokens.len();
+        if !budget.may_be_strict(position) {
             return Ok(());
         }
-        let left = budget.left(self.tokens.len());
-        if left == 0 {
-            // Whoever counts tokens ends it, and says so.
-            return Ok(());
-        }
+        let left = budget.left(position);
         let Some(way) = self.completion()? else {
             return Ok(());
         };
+        let needed = close::token_count(self.vocabulary(), &way);
+        let strict = |budget: &Budget| budget.is_strict(position, needed);
+        if !self.budget.as_ref().is_some_and(strict) {
+            return Ok(());
+        }
         self.next()?;
         let grammar = self.grammar.clone();
         let vocabulary = grammar.vocabulary();
@@ -222,15 +224,23 @@ impl Matcher {
         if budget.zone(position) == Zone::Free && !budget.is_checkpoint(position) {
             return Ok(true);
         }
-        let left = budget.left(position);
-        let Some(way) = self.completion()? else {
-            return Ok(true);
+        let (zone, left) = (budget.zone(position), budget.left(position));
+        let known = budget.left_the_way(position).map(<[u8]>::to_vec);
+        let fits = match self.completion()? {
+            Some(way) => {
+                let needed = close::token_count(self.vocabulary(), &way);
+                if let Some(budget) = &mut self.budget {
+                    budget.seen(position, needed);
+                }
+                needed <= left
+            }
+            // This late, what is known is not given up.
+            None => zone != Zone::Hard || known.is_none(),
         };
-        let needed = close::token_count(self.vocabulary(), &way);
-        if let Some(budget) = &mut self.budget {
-            budget.seen(position, needed);
+        if let (false, Some(budget), Some(known)) = (fits, &mut self.budget, known) {
+            budget.keep_to(known, position.saturating_sub(1));
         }
-        Ok(needed <= left)
+        Ok(fits)
     }
 
     /// A short text that closes the answer from here; `None` where none was found.
@@ -246,9 +256,12 @@ impl Matcher {
         let way = if position == 0 {
             grammar.shortest().map(<[u8]>::to_vec)
         } else {
+            let earlier = self.earlier_way(position);
             let guards: Vec<_> = self.guards.iter().map(|g| g.fork()).collect();
             let text = std::mem::take(&mut self.text);
-            let way = self.engine(|parser| close::completion(parser, guards, &text, &grammar));
+            let earlier = earlier.as_deref();
+            let way =
+                self.engine(|parser| close::completion(parser, guards, &text, &grammar, earlier));
             self.text = text;
             way?
         };
@@ -259,6 +272,14 @@ impl Matcher {
             }
         }
         Ok(way)
+    }
+
+    /// The way to the end from an earlier position, where there is room for it twice: it need not be the shortest one any more.
+    fn earlier_way(&self, position: usize) -> Option<Vec<u8>> {
+        let budget = self.budget.as_ref()?;
+        let way = budget.earlier()?;
+        let needed = close::token_count(self.vocabulary(), way);
+        (needed.saturating_mul(2) <= budget.left(position)).then(|| way.to_vec())
     }
 }
 

@@ -41,6 +41,35 @@ fn a_budget_closes_the_answer() {
 }
 
 #[test]
+fn an_answer_that_fits_is_said_as_it_is() {
+    let city = GrammarSource::JsonSchema(json!({
+        "type": "object",
+        "properties": {"city": {"type": "string"}, "inhabitants": {"type": "integer"}},
+        "required": ["city", "inhabitants"],
+        "additionalProperties": false,
+    }));
+    let grammar = compile(&city).unwrap();
+    let answer =
+        r#"{"city":"Saint-Denis de la Réunion, in the Indian Ocean","inhabitants":113116}"#;
+    let limit = answer.len() + 1;
+    // Far within eight times the shortest answer.
+    assert!(limit < 8 * grammar.reserve());
+    let mut m = grammar.matcher();
+    let mut mask = mask_of(&m);
+    m.budget(limit).unwrap();
+    for token in answer.bytes().map(u32::from) {
+        assert_eq!(m.mask(&mut mask).unwrap(), MaskStatus::Constrained);
+        assert!(
+            set(&mask).contains(&token),
+            "{:?}",
+            String::from_utf8_lossy(m.text())
+        );
+        m.accept(token).unwrap();
+    }
+    assert_eq!(m.mask(&mut mask).unwrap(), MaskStatus::Terminated);
+}
+
+#[test]
 fn the_reserve_is_the_tokens_of_a_short_answer() {
     let single_bytes = |schema| {
         let tokens = (0..=255u8)
