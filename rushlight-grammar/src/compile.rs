@@ -14,7 +14,7 @@ use toktrie::InferenceCapabilities;
 
 use crate::budget::DEFAULT_RESERVE;
 use crate::close::{self, Closers};
-use crate::error::{GrammarError, GrammarErrorKind, GrammarReport, Result};
+use crate::error::{GrammarError, GrammarErrorKind, GrammarReport, Place, Result};
 use crate::json_schema::SchemaOptions;
 use crate::limits::{self, Limits};
 use crate::lower::Guard;
@@ -255,13 +255,43 @@ fn start(shared: &Shared, limits: &Limits, grammar: GrammarInit) -> Result<Token
         InferenceCapabilities::default(),
         limits.engine(),
     );
-    let mut parser = made.map_err(|e| {
-        let text = e.to_string();
-        let first = text.lines().next().unwrap_or("").to_owned();
-        GrammarError::new(kind_of(&text), first)
-    })?;
+    let mut parser = made.map_err(|e| engine_error(&e.to_string()))?;
     parser.start_without_prompt();
     Ok(parser)
+}
+
+/// What the engine says of a grammar: a line that may begin with the place, as in `at 3(7): …`, and for a pattern a drawing of
+/// it under which a line says what is wrong.
+fn engine_error(text: &str) -> GrammarError {
+    let mut lines = text.lines();
+    let first = lines.next().unwrap_or("");
+    let (place, first) = match engine_place(first) {
+        Some((place, rest)) => (Some(place), rest),
+        None => (None, first),
+    };
+    let drawn = lines.find_map(|line| line.trim_start().strip_prefix("error: "));
+    let message = match drawn {
+        Some(reason) => format!("{} {reason}", first.trim_end()),
+        None => first.to_owned(),
+    };
+    let error = GrammarError::new(kind_of(text), message);
+    match place {
+        Some(place) => error.with_place(place),
+        None => error,
+    }
+}
+
+/// The place that a message of the engine begins with, and the rest of it.
+fn engine_place(message: &str) -> Option<(Place, &str)> {
+    let at = message.strip_prefix("at ").unwrap_or(message);
+    let (place, rest) = at.split_once("): ")?;
+    let (line, column) = place.split_once('(')?;
+    let place = Place::Text {
+        rule: None,
+        line: line.parse().ok()?,
+        column: column.parse().ok()?,
+    };
+    Some((place, rest))
 }
 
 /// The engine reports in prose; its limits say so.

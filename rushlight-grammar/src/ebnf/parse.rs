@@ -229,6 +229,9 @@ impl Parser<'_> {
                 self.next();
                 let inner = self.alternates(depth + 1)?;
                 self.space(true);
+                if self.peek().is_none() {
+                    return Err(self.syntax_at(at, "a group is not closed"));
+                }
                 if !self.eat(')') {
                     return Err(self.syntax("')' is expected"));
                 }
@@ -320,11 +323,12 @@ impl Parser<'_> {
     }
 
     fn literal(&mut self) -> Result<Node> {
+        let open = self.at;
         self.next();
         let mut text = String::new();
         loop {
             match self.peek() {
-                None => return Err(self.syntax("a text is not closed")),
+                None => return Err(self.syntax_at(open, "a text is not closed")),
                 Some('"') => {
                     self.next();
                     return Ok(Node::Text(text));
@@ -341,12 +345,13 @@ impl Parser<'_> {
     }
 
     fn class(&mut self) -> Result<Node> {
+        let open = self.at;
         self.next();
         let negated = self.eat('^');
         let mut ranges = Vec::new();
         loop {
             match self.peek() {
-                None => return Err(self.syntax("a character class is not closed")),
+                None => return Err(self.syntax_at(open, "a character class is not closed")),
                 Some(']') => {
                     self.next();
                     break;
@@ -547,8 +552,15 @@ mod tests {
     fn syntax_errors_name_rule_line_and_column() {
         let limits = Limits::default();
         for (text, at, says) in [
-            ("root ::= \"a", "1:12 in rule 'root'", "not closed"),
-            ("root ::= (\"a\"", "1:14 in rule 'root'", "')'"),
+            ("root ::= \"a", "1:10 in rule 'root'", "not closed"),
+            (
+                "root ::= \"a\nb ::= c\n",
+                "1:10 in rule 'root'",
+                "not closed",
+            ),
+            ("root ::= \"a\" [b", "1:14 in rule 'root'", "not closed"),
+            ("root ::= (\"a\"\n", "1:10 in rule 'root'", "not closed"),
+            ("root ::= (\"a\" !", "1:16 in rule 'root'", ""),
             ("root := \"a\"", "1:7 in rule 'root'", "'::='"),
             ("root ::= \"\\q\"", "1:11 in rule 'root'", "escape"),
             ("root ::= [b-a]", "1:11 in rule 'root'", "range"),

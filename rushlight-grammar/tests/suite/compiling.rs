@@ -63,6 +63,21 @@ fn what_is_no_schema_is_a_report() {
 }
 
 #[test]
+fn an_error_of_lark_is_told_at_its_line_and_column() {
+    for (text, said) in [
+        ("start: b\n", "1:8: unknown name: \"b\""),
+        (
+            "start: b\nb: /(/\n",
+            "2:4: invalid regex \"(\" (in regex): regex parse error: unclosed group",
+        ),
+        ("start: b\nb: \"a\n", "2:6: lexer error"),
+    ] {
+        let report = compile(&GrammarSource::Lark(text.into())).expect_err(text);
+        assert_eq!(report.to_string(), said);
+    }
+}
+
+#[test]
 fn a_compilation_under_way_is_cancelled() {
     let properties: serde_json::Map<String, serde_json::Value> = (0..5000)
         .map(|n| (format!("optional_{n}"), json!({"type": "string"})))
