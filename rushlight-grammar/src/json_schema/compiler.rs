@@ -12,7 +12,7 @@ use super::document::{Document, Place};
 use super::logic::Kind;
 use super::number::Numbers;
 use super::pattern;
-use super::report::{Explained, How, Problem};
+use super::report::{Explained, How, Problem, ignored};
 use super::rx::Rx;
 use super::schema::{NodeId, Origin, Rule, Test};
 use super::{MemberOrder, SchemaLimits, SchemaOptions};
@@ -375,6 +375,25 @@ impl<'a> Compiler<'a> {
                 }),
             }
         }
+        let told = |pointer: &str, key: &str| known.contains_key(&(pointer.to_owned(), key));
+        let mut more = Vec::new();
+        for (id, node) in (0..).map(NodeId).zip(&self.nodes) {
+            let Origin::Place(place) = &node.origin else {
+                continue;
+            };
+            let pointer = self.pointer(id);
+            for (key, reason) in ignored(place) {
+                if !told(&pointer, key) {
+                    more.push(Explained {
+                        pointer: pointer.clone(),
+                        keyword: key.to_owned(),
+                        how: How::Annotation,
+                        reason: reason.to_owned(),
+                    });
+                }
+            }
+        }
+        out.extend(more);
         out
     }
 }

@@ -254,6 +254,13 @@ impl<'a> Compiler<'a> {
     }
 }
 
+/// Whether the validator can judge by `pattern`.
+pub(super) fn knows_pattern(pattern: &str) -> bool {
+    let build =
+        AssertUnwindSafe(|| Ok(jsonschema::validator_for(&json!({"pattern": pattern})).is_ok()));
+    catch_unwind(build).unwrap_or(false)
+}
+
 /// Adds `null` where the OpenAPI flag asks for it, as the grammar does.
 fn honour_nullable(value: &mut Value) {
     match value {

@@ -35,7 +35,9 @@ pub(super) fn type_mask(value: &Value) -> Result<u8, String> {
 pub(super) fn count(keyword: &'static str, value: &Value) -> Read<u64> {
     let whole = decimal(value).filter(Decimal::is_integer).map(|d| d.text());
     whole
-        .and_then(|text| text.parse().ok())
+        .filter(|text| !text.starts_with('-'))
+        // No answer is as long as the largest number, so larger ones mean the same.
+        .map(|text| text.parse().unwrap_or(u64::MAX))
         .ok_or_else(|| (keyword, "must be a whole number of at least 0".to_owned()))
 }
 

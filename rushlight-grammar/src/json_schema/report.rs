@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use serde_json::{Map, Value};
+
+use super::document::{Dialect, Place};
 use crate::{GrammarError, GrammarErrorKind, GrammarReport};
 
 /// How a keyword of a schema is enforced.
@@ -48,6 +51,100 @@ pub(super) struct Problem {
     pub(super) pointer: String,
     pub(super) keyword: &'static str,
     pub(super) reason: String,
+}
+
+/// Keywords that assert nothing of their own in any dialect.
+const SILENT: &[&str] = &[
+    "$anchor",
+    "$comment",
+    "$defs",
+    "$dynamicAnchor",
+    "$id",
+    "$recursiveAnchor",
+    "$schema",
+    "$vocabulary",
+    "contentEncoding",
+    "contentMediaType",
+    "contentSchema",
+    "default",
+    "definitions",
+    "deprecated",
+    "description",
+    "else",
+    "examples",
+    "id",
+    "maxContains",
+    "minContains",
+    "readOnly",
+    "then",
+    "title",
+    "writeOnly",
+];
+/// Keywords that assert something in one dialect or another.
+const ASSERTING: &[&str] = &[
+    "$dynamicRef",
+    "$recursiveRef",
+    "$ref",
+    "additionalItems",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "const",
+    "contains",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "enum",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "format",
+    "if",
+    "items",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "not",
+    "nullable",
+    "oneOf",
+    "pattern",
+    "patternProperties",
+    "prefixItems",
+    "properties",
+    "propertyNames",
+    "required",
+    "type",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "uniqueItems",
+];
+
+/// The members of the schema at `place` that may assert nothing although their author may think they do, and why; those that
+/// were read as assertions are among them.
+pub(super) fn ignored<'a>(place: &Place<'a>) -> Vec<(&'a str, &'static str)> {
+    let Value::Object(map) = place.value else {
+        return Vec::new();
+    };
+    let alone = refers_alone(place, map);
+    let reason = |key: &str| match key {
+        key if SILENT.contains(&key) => None,
+        key if !ASSERTING.contains(&key) => Some("no keyword of JSON Schema has this name"),
+        _ if alone => Some("up to draft-07, what is beside $ref has no meaning"),
+        _ => Some("it asserts nothing here"),
+    };
+    let keys = map.keys().map(String::as_str);
+    keys.filter_map(|key| Some((key, reason(key)?))).collect()
+}
+
+/// Whether the schema is a reference and nothing else: up to draft-07 one stands alone, as the drafts say that what is beside
+/// it has no meaning.
+pub(super) fn refers_alone(place: &Place<'_>, map: &Map<String, Value>) -> bool {
+    place.dialect <= Dialect::Draft7 && map.get("$ref").is_some_and(Value::is_string)
 }
 
 /// All `problems` as one report; `None` where there are none.

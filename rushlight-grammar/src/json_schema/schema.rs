@@ -10,9 +10,10 @@ use serde_json::{Map, Value};
 use super::compiler::Compiler;
 use super::document::{Dialect, Place};
 use super::format;
+use super::guard::knows_pattern;
 use super::number::{Compare, Decimal};
 use super::operands::{Read, count, decimal, kind_of, needs, small, strings, type_mask};
-use super::report::How;
+use super::report::{How, refers_alone};
 use super::rx::Rx;
 
 /// A schema in the compiler's table.
@@ -110,9 +111,7 @@ impl<'a> Compiler<'a> {
             return Rc::new(Vec::new());
         };
         let mut rules = Vec::new();
-        // Up to draft-07 a reference stands alone: the drafts say that what is beside it has no meaning.
-        let alone =
-            place.dialect <= Dialect::Draft7 && map.get("$ref").is_some_and(Value::is_string);
+        let alone = refers_alone(place, map);
         for (key, value) in map {
             if alone && key != "$ref" {
                 continue;
@@ -216,7 +215,9 @@ impl<'a> Compiler<'a> {
                 };
                 let test = match self.pattern(pattern) {
                     Ok(rx) => Test::Text(rx),
-                    Err(reason) => Test::Opaque(types::STRING, reason),
+                    Err(reason) => {
+                        Test::Opaque(types::STRING, guarded(pattern, "pattern", reason)?)
+                    }
                 };
                 made("pattern", test)
             }
@@ -486,7 +487,10 @@ impl<'a> Compiler<'a> {
                 Err(reason) => {
                     return Ok(Some(Rule {
                         keyword: "patternProperties",
-                        test: Test::Opaque(types::OBJECT, reason),
+                        test: Test::Opaque(
+                            types::OBJECT,
+                            guarded(pattern, "patternProperties", reason)?,
+                        ),
                     }));
                 }
             }
@@ -545,5 +549,16 @@ impl<'a> Compiler<'a> {
                 test: Test::Required(names),
             }],
         ))
+    }
+}
+
+/// `reason`, for which a guard must judge by `pattern`, if it can.
+fn guarded(pattern: &str, keyword: &'static str, reason: String) -> Read<String> {
+    match knows_pattern(pattern) {
+        true => Ok(reason),
+        false => Err((
+            keyword,
+            format!("neither the grammar nor a guard knows this pattern: {reason}"),
+        )),
     }
 }

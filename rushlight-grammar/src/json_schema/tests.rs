@@ -368,6 +368,77 @@ fn every_problem_is_in_one_report() {
 }
 
 #[test]
+fn a_pattern_that_nothing_knows_is_refused_at_its_place() {
+    let schema = json!({
+        "properties": {
+            "a": {"pattern": "["},
+            "b": {"items": {"pattern": "\\p{Flibbertigibbet}"}, "uniqueItems": true},
+            // For a guard, this is one.
+            "c": {"pattern": "(?<!q)a"},
+        },
+        "patternProperties": {"(": {}},
+    });
+    let report = compile_schema(&schema, &SchemaOptions::default()).unwrap_err();
+    let text = report.to_string();
+    assert_eq!(report.len(), 3, "{text}");
+    for part in [
+        "'/properties/a', keyword 'pattern'",
+        "'/properties/b/items', keyword 'pattern'",
+        "'', keyword 'patternProperties'",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn a_count_above_every_length_is_no_bound() {
+    for count in ["18446744073709551615", "18446744073709551616", "1e30"] {
+        let schema = format!(r#"{{"type": "string", "maxLength": {count}}}"#);
+        check(
+            serde_json::from_str(&schema).unwrap(),
+            &[r#""""#, r#""abc""#],
+            &["1"],
+        );
+    }
+    for count in ["-1", "-18446744073709551616", "0.5", "\"3\""] {
+        let schema = format!(r#"{{"type": "string", "maxLength": {count}}}"#);
+        let schema = serde_json::from_str(&schema).unwrap();
+        let report = compile_schema(&schema, &SchemaOptions::default()).unwrap_err();
+        assert!(report.to_string().contains("at least 0"), "{report}");
+    }
+}
+
+#[test]
+fn what_asserts_nothing_is_told() {
+    let told = |schema: serde_json::Value| -> Vec<String> {
+        let compiled = compile_schema(&schema, &SchemaOptions::default()).unwrap();
+        let all = compiled.explained.into_iter();
+        all.filter(|part| part.how == How::Annotation)
+            .map(|part| format!("{}/{}: {}", part.pointer, part.keyword, part.reason))
+            .collect()
+    };
+    assert_eq!(
+        told(json!({
+            "title": "a name",
+            "properties": {"a": {"maxlength": 3, "maxLength": 4}, "b": {"uniqueItems": false}},
+            "then": {"x-note": 1},
+        })),
+        [
+            "/properties/a/maxlength: no keyword of JSON Schema has this name",
+            "/properties/b/uniqueItems: it asserts nothing here",
+        ]
+    );
+    assert_eq!(
+        told(json!({
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "properties": {"a": {"$ref": "#/definitions/s", "maxLength": 4, "description": "short"}},
+            "definitions": {"s": {"type": "string"}},
+        })),
+        ["/properties/a/maxLength: up to draft-07, what is beside $ref has no meaning"]
+    );
+}
+
+#[test]
 fn members_come_in_any_order_where_that_is_asked_for() {
     let options = SchemaOptions {
         member_order: MemberOrder::Any,
