@@ -29,6 +29,8 @@ pub(crate) struct BenchArgs {
 }
 
 struct Case {
+    // The file, and the line where there is more than one.
+    name: String,
     schema: Value,
     instances: Vec<String>,
 }
@@ -38,7 +40,8 @@ struct Times {
     compile: Vec<Duration>,
     first_mask: Vec<Duration>,
     mask: Vec<Duration>,
-    refused: usize,
+    // The names of the schemas that did not compile, and why.
+    refused: Vec<(String, String)>,
 }
 
 pub(crate) fn run(args: &BenchArgs, out: &Out) -> Result<(), Failure> {
@@ -72,14 +75,18 @@ pub(crate) fn run(args: &BenchArgs, out: &Out) -> Result<(), Failure> {
         });
         return out.json(&json!({
             "schemas": cases.len(),
-            "refused": times.refused,
+            "refused": times.refused.len(),
+            "refusals": times.refused.iter().map(|(name, reason)| json!({"name": name, "reason": reason})).collect::<Vec<_>>(),
             "times": rows.collect::<Vec<_>>(),
         }));
+    }
+    for (name, reason) in &times.refused {
+        out.line(format_args!("{name}: {reason}"))?;
     }
     out.line(format_args!(
         "{} schemas, {} refused",
         cases.len(),
-        times.refused
+        times.refused.len()
     ))?;
     out.line("µs               count       mean        p50        p90        p99")?;
     for (name, count, [mean, p50, p90, p99]) in rows {
@@ -99,12 +106,14 @@ fn read(path: &Path) -> Result<Vec<Case>, Failure> {
             value.get("tests").and_then(Value::as_array),
         ) else {
             return Ok(Case {
+                name,
                 schema: value,
                 instances: Vec::new(),
             });
         };
         let data = tests.iter().filter_map(|test| test.get("data"));
         Ok(Case {
+            name,
             schema: schema.clone(),
             instances: data.map(Value::to_string).collect(),
         })
@@ -146,9 +155,12 @@ fn walk(
 ) -> Result<(), Failure> {
     let source = GrammarSource::JsonSchema(case.schema.clone());
     let start = Instant::now();
-    let Ok(grammar) = compiler.compile(&source, &CancelToken::new()) else {
-        times.refused += 1;
-        return Ok(());
+    let grammar = match compiler.compile(&source, &CancelToken::new()) {
+        Ok(grammar) => grammar,
+        Err(report) => {
+            times.refused.push((case.name.clone(), report.to_string()));
+            return Ok(());
+        }
     };
     times.compile.push(start.elapsed());
     let mut mask = vec![0; grammar.vocabulary().logits().div_ceil(32)];

@@ -11,6 +11,9 @@ use crate::output::{Out, thousands};
 use crate::report::piece;
 use crate::source::SourceArgs;
 
+/// Characters of forced text that are shown at most.
+const FORCED_CHARS: usize = 400;
+
 #[derive(Args, Debug)]
 pub(crate) struct MaskArgs {
     #[command(flatten)]
@@ -58,6 +61,7 @@ pub(crate) fn run(args: &MaskArgs, out: &Out) -> Result<(), Failure> {
         _ => matcher.forced().map_err(failed)?,
     };
     let forced = spelled(&tokenizer, &forced);
+    let guards: Vec<String> = grammar.guards().iter().map(|g| g.describe()).collect();
     if out.is_json() {
         let shown = allowed.iter().take(args.show);
         let shown: Vec<Value> = shown
@@ -68,13 +72,21 @@ pub(crate) fn run(args: &MaskArgs, out: &Out) -> Result<(), Failure> {
             "allowed": allowed.len(),
             "tokens": shown,
             "forced": forced,
+            "guards": guards,
         }));
+    }
+    for guard in &guards {
+        out.line(format_args!(
+            "guard, which may refuse a token below: {guard}"
+        ))?;
     }
     if may_end {
         out.line("the text may end here")?;
     }
     if !forced.is_empty() {
-        out.line(format_args!("forced: \"{forced}\""))?;
+        let more = forced.chars().nth(FORCED_CHARS).map_or("", |_| " …");
+        let shown: String = forced.chars().take(FORCED_CHARS).collect();
+        out.line(format_args!("forced: \"{shown}\"{more}"))?;
     }
     out.line(format_args!(
         "{} tokens may follow",
