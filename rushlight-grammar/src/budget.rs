@@ -39,6 +39,14 @@ pub enum Zone {
     Hard,
 }
 
+/// A text that ends the answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Way {
+    pub(crate) text: Vec<u8>,
+    /// The tokens that it takes.
+    pub(crate) tokens: usize,
+}
+
 /// One sequence's budget.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
@@ -51,9 +59,9 @@ pub(crate) struct Budget {
     // The position of the next look in the free zone.
     checkpoint: usize,
     // The way to the end from the current position, where known.
-    way: Option<Vec<u8>>,
+    way: Option<Way>,
     // The newest position from which a way was known that was left since, and that way.
-    earlier: Option<(usize, Vec<u8>)>,
+    earlier: Option<(usize, Way)>,
     // Where a token was undone that left the way: the next one keeps to it.
     strict_at: Option<usize>,
     // No look before this position; and the tokens to wait after the next failure.
@@ -113,7 +121,7 @@ impl Budget {
     }
 
     /// The token taken at `position` left `way` for what does not end in time. It is undone, and another follows, on the way.
-    pub(crate) fn keep_to(&mut self, way: Vec<u8>, position: usize) {
+    pub(crate) fn keep_to(&mut self, way: Way, position: usize) {
         self.strict_at = Some(position);
         self.earlier = Some((position, way));
     }
@@ -129,23 +137,23 @@ impl Budget {
     }
 
     /// The way to the end from here, where it is known.
-    pub(crate) fn way(&self) -> Option<&[u8]> {
-        self.way.as_deref()
+    pub(crate) fn way(&self) -> Option<&Way> {
+        self.way.as_ref()
     }
 
     /// The way to the end from an earlier position, which may be one from here.
-    pub(crate) fn earlier(&self) -> Option<&[u8]> {
-        self.earlier.as_ref().map(|(_, way)| way.as_slice())
+    pub(crate) fn earlier(&self) -> Option<&Way> {
+        self.earlier.as_ref().map(|(_, way)| way)
     }
 
     /// The way to the end that the token before `position` left.
-    pub(crate) fn left_the_way(&self, position: usize) -> Option<&[u8]> {
+    pub(crate) fn left_the_way(&self, position: usize) -> Option<&Way> {
         let (from, way) = self.earlier.as_ref()?;
         (from + 1 == position).then_some(way)
     }
 
     /// Sets the way to the end from here.
-    pub(crate) fn set_way(&mut self, way: Vec<u8>) {
+    pub(crate) fn set_way(&mut self, way: Way) {
         self.patience = 1;
         self.earlier = None;
         self.way = Some(way);
@@ -168,13 +176,22 @@ impl Budget {
         }
     }
 
-    /// A token of `bytes` was taken at `position`: the known way is shorter by it, or no longer known.
-    pub(crate) fn advance(&mut self, position: usize, bytes: &[u8]) {
-        let Some(way) = self.way.take() else {
+    /// A token of `bytes` was taken at `position`: the known way is shorter by it, or no longer known. `count` counts tokens.
+    pub(crate) fn advance(
+        &mut self,
+        position: usize,
+        bytes: &[u8],
+        count: impl FnOnce(&[u8]) -> usize,
+    ) {
+        let Some(mut way) = self.way.take() else {
             return;
         };
-        match way.strip_prefix(bytes) {
-            Some(rest) if !bytes.is_empty() => self.way = Some(rest.to_vec()),
+        match way.text.strip_prefix(bytes).map(<[u8]>::to_vec) {
+            Some(rest) if !bytes.is_empty() => {
+                way.tokens = count(&rest);
+                way.text = rest;
+                self.way = Some(way);
+            }
             _ => self.earlier = Some((position, way)),
         }
     }
@@ -252,19 +269,23 @@ mod tests {
 
     #[test]
     fn the_known_way_shrinks_along_itself_and_is_remembered_beside() {
+        let way = |text: &str| Way {
+            text: text.into(),
+            tokens: text.len(),
+        };
         let mut budget = Budget::new(0, 100, 1);
-        budget.set_way(b"\"}".to_vec());
-        budget.advance(7, b"\"");
-        assert_eq!(budget.way(), Some(b"}".as_slice()));
-        budget.advance(8, b",");
+        budget.set_way(way("\"}"));
+        budget.advance(7, b"\"", <[u8]>::len);
+        assert_eq!(budget.way(), Some(&way("}")));
+        budget.advance(8, b",", <[u8]>::len);
         assert_eq!(budget.way(), None);
-        assert_eq!(budget.earlier(), Some(b"}".as_slice()));
-        assert_eq!(budget.left_the_way(9), Some(b"}".as_slice()));
+        assert_eq!(budget.earlier(), Some(&way("}")));
+        assert_eq!(budget.left_the_way(9), Some(&way("}")));
         assert_eq!(budget.left_the_way(10), None);
         // The text is what it was.
         budget.rewind(8);
-        assert_eq!(budget.way(), Some(b"}".as_slice()));
-        budget.advance(8, b",");
+        assert_eq!(budget.way(), Some(&way("}")));
+        budget.advance(8, b",", <[u8]>::len);
         budget.rewind(3);
         assert_eq!((budget.way(), budget.earlier()), (None, None));
     }
@@ -276,7 +297,11 @@ mod tests {
         assert!(!budget.is_strict(0, 29));
         assert!(budget.is_strict(0, 30));
         assert!(budget.is_strict(19, 11) && !budget.is_strict(19, 10));
-        budget.keep_to(Vec::new(), 6);
+        let way = Way {
+            text: Vec::new(),
+            tokens: 0,
+        };
+        budget.keep_to(way, 6);
         assert!(budget.is_strict(6, 1) && !budget.is_strict(7, 1));
         // In the free zone, nothing is.
         assert!(!Budget::new(0, 400, 1).may_be_strict(0));

@@ -48,14 +48,12 @@ const IN_STRING: &[u8] = b"\"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNO
 /// The same elsewhere; blanks and escapes last.
 const ELSEWHERE: &[u8] = b"}]\")>0123456789,:ntfaebcdghijklmopqrsuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ<{[(_-./@#;'`|=+*&%$!?~^ \n\t\r\\";
 
-/// A short text after which the answer may end; empty where it may end already, `None` where none was found. `guess` is it where
-/// the answer may end after it, as it often may after what it could end with some tokens ago.
+/// A short text after which the answer may end; empty where it may end already, `None` where none was found.
 pub(crate) fn completion(
     parser: &TokenParser,
     guards: Vec<Box<dyn GuardRun>>,
     before: &[u8],
     grammar: &CompiledGrammar,
-    guess: Option<&[u8]>,
 ) -> Result<Option<Vec<u8>>, String> {
     let (vocabulary, closers) = (grammar.vocabulary(), grammar.closers());
     let mut place = StringPlace::default();
@@ -67,12 +65,6 @@ pub(crate) fn completion(
         before,
         text: Vec::new(),
     };
-    if let Some(guess) = guess {
-        let mut at = start.copy();
-        if !at.is_done() && at.push_all(guess, vocabulary)? && at.is_done() {
-            return Ok(Some(at.text));
-        }
-    }
     let bytewise = match closers.texts.as_slice() {
         [] => WALK_BYTES,
         _ => BYTEWISE_BYTES,

@@ -403,7 +403,7 @@ impl CompiledGrammar {
             let parser = self.copy().ok()?;
             let guards = self.guards.iter().map(|g| g.begin()).collect();
             let found = llguidance::panic_utils::catch_unwind(AssertUnwindSafe(|| {
-                Ok(close::completion(&parser, guards, &[], self, None))
+                Ok(close::completion(&parser, guards, &[], self))
             }));
             found.ok()?.ok()?
         };

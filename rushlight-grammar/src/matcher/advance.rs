@@ -3,6 +3,7 @@
 use rushlight_engine::constrain::Accepted;
 
 use super::{Matcher, internal};
+use crate::close;
 use crate::error::{GrammarError, GrammarErrorKind, Place, Result};
 use crate::lower::{GuardRun, GuardStep};
 use crate::vocabulary::bit;
@@ -51,7 +52,8 @@ impl Matcher {
             self.places.push(place);
         }
         if let Some(budget) = &mut self.budget {
-            budget.advance(self.tokens.len() - 1, bytes);
+            let count = |text: &[u8]| close::token_count(grammar.vocabulary(), text);
+            budget.advance(self.tokens.len() - 1, bytes, count);
         }
         self.next = None;
         Ok(())

@@ -18,7 +18,6 @@ use llguidance::api::StopReason;
 use rushlight_engine::constrain::{Accepted, ConstraintCounts, MaskStatus};
 
 use crate::budget::Budget;
-use crate::close;
 use crate::compile::CompiledGrammar;
 use crate::error::{GrammarError, GrammarErrorKind, Place, Result};
 use crate::lower::GuardRun;
@@ -315,10 +314,7 @@ impl Matcher {
         let earlier = self.budget.take();
         let way = self.completion();
         self.budget = earlier;
-        let needed = match way? {
-            Some(text) => close::token_count(self.vocabulary(), &text),
-            None => 0,
-        };
+        let needed = way?.map_or(0, |way| way.tokens);
         if needed > tokens {
             return Err(GrammarError::new(
                 GrammarErrorKind::Budget,

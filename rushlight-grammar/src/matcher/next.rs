@@ -2,10 +2,11 @@
 
 use llguidance::api::StopReason;
 
-use super::{Matcher, Next, StringMask, internal};
-use crate::budget::{Budget, Zone};
+use super::{Matcher, Next, StringMask, internal, push_all};
+use crate::budget::{Budget, Way, Zone};
 use crate::close;
 use crate::error::Result;
+use crate::lower::GuardStep;
 use crate::strings::StringPlace;
 use crate::vocabulary::{bit, clear_bit, few_set_tokens, set_bit, set_tokens};
 
@@ -182,8 +183,7 @@ impl Matcher {
         let Some(way) = self.completion()? else {
             return Ok(());
         };
-        let needed = close::token_count(self.vocabulary(), &way);
-        let strict = |budget: &Budget| budget.is_strict(position, needed);
+        let strict = |budget: &Budget| budget.is_strict(position, way.tokens);
         if !self.budget.as_ref().is_some_and(strict) {
             return Ok(());
         }
@@ -193,7 +193,7 @@ impl Matcher {
         let Some(next) = &mut self.next else {
             return Ok(());
         };
-        if way.is_empty() {
+        if way.text.is_empty() {
             // It may end, so it does.
             next.mask.fill(0);
             next.has_token = false;
@@ -201,7 +201,7 @@ impl Matcher {
         }
         let mut kept = vec![0; next.mask.len()];
         let mut has_token = false;
-        for token in close::tokens_along(vocabulary, &way, left) {
+        for token in close::tokens_along(vocabulary, &way.text, left) {
             let token = vocabulary.in_trie(token);
             if bit(&next.mask, token) {
                 set_bit(&mut kept, token);
@@ -225,14 +225,13 @@ impl Matcher {
             return Ok(true);
         }
         let (zone, left) = (budget.zone(position), budget.left(position));
-        let known = budget.left_the_way(position).map(<[u8]>::to_vec);
+        let known = budget.left_the_way(position).cloned();
         let fits = match self.completion()? {
             Some(way) => {
-                let needed = close::token_count(self.vocabulary(), &way);
                 if let Some(budget) = &mut self.budget {
-                    budget.seen(position, needed);
+                    budget.seen(position, way.tokens);
                 }
-                needed <= left
+                way.tokens <= left
             }
             // This late, what is known is not given up.
             None => zone != Zone::Hard || known.is_none(),
@@ -244,26 +243,17 @@ impl Matcher {
     }
 
     /// A short text that closes the answer from here; `None` where none was found.
-    pub(super) fn completion(&mut self) -> Result<Option<Vec<u8>>> {
+    pub(super) fn completion(&mut self) -> Result<Option<Way>> {
         if let Some(known) = self.budget.as_ref().and_then(Budget::way) {
-            return Ok(Some(known.to_vec()));
+            return Ok(Some(known.clone()));
         }
         let position = self.tokens.len();
         if self.budget.as_ref().is_some_and(|b| !b.looks(position)) {
             return Ok(None);
         }
-        let grammar = self.grammar.clone();
-        let way = if position == 0 {
-            grammar.shortest().map(<[u8]>::to_vec)
-        } else {
-            let earlier = self.earlier_way(position);
-            let guards: Vec<_> = self.guards.iter().map(|g| g.fork()).collect();
-            let text = std::mem::take(&mut self.text);
-            let earlier = earlier.as_deref();
-            let way =
-                self.engine(|parser| close::completion(parser, guards, &text, &grammar, earlier));
-            self.text = text;
-            way?
+        let way = match self.earlier_way(position)? {
+            Some(way) => Some(way),
+            None => self.find_way(position)?,
         };
         if let Some(budget) = &mut self.budget {
             match &way {
@@ -274,12 +264,48 @@ impl Matcher {
         Ok(way)
     }
 
-    /// The way to the end from an earlier position, where there is room for it twice: it need not be the shortest one any more.
-    fn earlier_way(&self, position: usize) -> Option<Vec<u8>> {
-        let budget = self.budget.as_ref()?;
-        let way = budget.earlier()?;
-        let needed = close::token_count(self.vocabulary(), way);
-        (needed.saturating_mul(2) <= budget.left(position)).then(|| way.to_vec())
+    fn find_way(&mut self, position: usize) -> Result<Option<Way>> {
+        let grammar = self.grammar.clone();
+        let text = if position == 0 {
+            grammar.shortest().map(<[u8]>::to_vec)
+        } else {
+            let guards: Vec<_> = self.guards.iter().map(|g| g.fork()).collect();
+            let before = std::mem::take(&mut self.text);
+            let way = self.engine(|parser| close::completion(parser, guards, &before, &grammar));
+            self.text = before;
+            way?
+        };
+        Ok(text.map(|text| Way {
+            tokens: close::token_count(self.vocabulary(), &text),
+            text,
+        }))
+    }
+
+    /// The way to the end from an earlier position, where the answer may end after it from here too. It need not be the shortest
+    /// one any more, so where there is no room beside it another is looked for.
+    fn earlier_way(&mut self, position: usize) -> Result<Option<Way>> {
+        let Some(budget) = &self.budget else {
+            return Ok(None);
+        };
+        let left = budget.left(position);
+        let fits = |way: &&Way| way.tokens < left;
+        let Some(way) = budget.earlier().filter(fits).cloned() else {
+            return Ok(None);
+        };
+        let mut guards: Vec<_> = self.guards.iter().map(|g| g.fork()).collect();
+        if push_all(&mut guards, &way.text).is_some()
+            || guards.iter().any(|g| g.finish() != GuardStep::Accept)
+        {
+            return Ok(None);
+        }
+        let vocabulary = self.grammar.vocabulary().clone();
+        let bytes = way.text.iter().map(|&byte| vocabulary.byte_token(byte));
+        let Some(mut tokens) = bytes.collect::<Option<Vec<u32>>>() else {
+            return Ok(None);
+        };
+        tokens.push(vocabulary.end());
+        let valid = self.engine(|parser| parser.validate_tokens_raw(&tokens))?;
+        Ok((valid == tokens.len()).then_some(way))
     }
 }
 
