@@ -501,6 +501,11 @@ impl<'a> Compiler<'a> {
         if rest == StateId::NEVER {
             max = Some(max.map_or(len as u64, |m| m.min(len as u64)));
         }
+        // More items than there are values are never distinct.
+        if unique && let Some(values) = self.distinct(rest) {
+            let most = values.saturating_add(len as u64);
+            max = Some(max.map_or(most, |m| m.min(most)));
+        }
         if let Some(m) = max {
             prefix.truncate(usize::try_from(m).unwrap_or(usize::MAX));
             if m < min {

@@ -7,9 +7,69 @@ use std::rc::Rc;
 
 use super::compiler::{Compiler, StateId};
 use super::logic::{Atom, Case, Formula, Kind, Members};
+use super::number::Compare;
 use super::rx::Rx;
+use super::schema::{NodeId, Test, types};
+
+/// Schemas that are looked at to count the values of one.
+const DISTINCT_LOOKS: u32 = 256;
 
 impl<'a> Compiler<'a> {
+    /// At most so many distinct values are in `state`; `None` where that is not plain to see.
+    pub(super) fn distinct(&mut self, state: StateId) -> Option<u64> {
+        let mut looks = DISTINCT_LOOKS;
+        let literals = self.literals(state);
+        let positive = literals.iter().filter(|(_, positive)| *positive);
+        let counts = positive.map(|(node, _)| self.distinct_in(*node, &mut looks));
+        counts.fold(None, fewer)
+    }
+
+    fn distinct_in(&mut self, node: NodeId, looks: &mut u32) -> Option<u64> {
+        *looks = looks.checked_sub(1)?;
+        if node == NodeId::FALSE {
+            return Some(0);
+        }
+        let (mut low, mut high, mut whole) = (None, None, false);
+        let mut fewest = None;
+        for rule in self.rules(node).iter() {
+            let count = match &rule.test {
+                Test::Values(values) => Some(values.len() as u64),
+                Test::Types(types::INTEGER) => {
+                    whole = true;
+                    None
+                }
+                Test::Types(types::NULL) => Some(1),
+                Test::Types(types::BOOLEAN) => Some(2),
+                Test::Compare(compare, bound) => {
+                    let bound: Option<i64> = bound.text().parse().ok();
+                    match compare {
+                        Compare::AtLeast | Compare::More => low = low.or(bound),
+                        Compare::AtMost | Compare::Less => high = high.or(bound),
+                    }
+                    None
+                }
+                Test::Ref(node) => self.distinct_in(*node, looks),
+                Test::All(nodes) => {
+                    let counts = nodes.iter().map(|node| self.distinct_in(*node, looks));
+                    counts.fold(None, fewer)
+                }
+                Test::Any(nodes) | Test::One(nodes) => nodes.iter().try_fold(0u64, |sum, node| {
+                    Some(sum.saturating_add(self.distinct_in(*node, looks)?))
+                }),
+                _ => None,
+            };
+            fewest = fewer(fewest, count);
+        }
+        match (whole, low, high) {
+            (true, Some(low), Some(high)) if low > high => Some(0),
+            // With a bound that is excluded itself there are fewer.
+            (true, Some(low), Some(high)) => {
+                fewer(fewest, Some(low.abs_diff(high).saturating_add(1)))
+            }
+            _ => fewest,
+        }
+    }
+
     /// Whether `formula` holds for no value of `kind`: a proof to `depth` levels, never a guess.
     pub(super) fn is_false(&mut self, formula: &Formula, kind: Kind, depth: u32) -> bool {
         match (formula, kind) {
@@ -106,5 +166,13 @@ impl<'a> Compiler<'a> {
         });
         self.empty.insert(state, (depth, empty));
         empty
+    }
+}
+
+/// The smaller of two upper bounds, either of which may be unknown.
+fn fewer(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (known, None) | (None, known) => known,
     }
 }

@@ -409,6 +409,37 @@ fn a_count_above_every_length_is_no_bound() {
 }
 
 #[test]
+fn no_more_items_are_distinct_than_there_are_values() {
+    let unique = |items: serde_json::Value, min: u64| json!({"type": "array", "items": items, "minItems": min, "uniqueItems": true});
+    for (items, values) in [
+        (json!({"enum": [1, 2, "a"]}), 3),
+        (json!({"type": "boolean"}), 2),
+        (json!({"type": "integer", "minimum": -1, "maximum": 3}), 5),
+        (
+            json!({"anyOf": [{"const": 1}, {"type": "null"}, {"$ref": "#/items/anyOf/0"}]}),
+            3,
+        ),
+        (json!({"allOf": [{"type": "integer"}, {"enum": [7, 8]}]}), 2),
+    ] {
+        compile_schema(&unique(items.clone(), values), &SchemaOptions::default()).unwrap();
+        let report =
+            compile_schema(&unique(items, values + 1), &SchemaOptions::default()).unwrap_err();
+        assert_eq!(report.first().kind(), GrammarErrorKind::Unsatisfiable);
+    }
+    check(
+        unique(json!({"enum": ["a", "b"]}), 1),
+        &[r#"["a"]"#, r#"["b","a"]"#],
+        &["[]", r#"["a","a"]"#, r#"["a","b","a"]"#],
+    );
+    // Positions of their own hold other values.
+    check(
+        json!({"prefixItems": [{"type": "string"}], "items": {"type": "null"}, "uniqueItems": true, "minItems": 2}),
+        &[r#"["a",null]"#],
+        &[r#"["a"]"#, r#"["a",null,null]"#],
+    );
+}
+
+#[test]
 fn what_asserts_nothing_is_told() {
     let told = |schema: serde_json::Value| -> Vec<String> {
         let compiled = compile_schema(&schema, &SchemaOptions::default()).unwrap();

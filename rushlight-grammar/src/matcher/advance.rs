@@ -145,10 +145,10 @@ impl Matcher {
     fn go_back(&mut self, start: usize, mut text: Vec<u8>) -> Result<Accepted> {
         let firm = self.firm();
         loop {
-            self.refusals += 1;
-            if self.refusals > self.grammar.limits().rewinds {
+            if self.refusals >= self.grammar.limits().rewinds {
                 return Err(self.exhausted(start, "every continuation tried was refused"));
             }
+            self.refusals += 1;
             // The bytes behind the last choice follow from it, so what is wrong with them is wrong with that choice.
             let Some(choice) = self.last_choice(firm, &text)? else {
                 // What is firm may have been shown to someone already.

@@ -64,6 +64,20 @@ fn run(arguments: &[String]) -> Result<bool, Failure> {
             .transpose()?
             .unwrap_or(default))
     };
+    let known = [
+        "--out",
+        "--each",
+        "--max-tokens",
+        "--schemas",
+        "--from",
+        "--generations",
+    ];
+    if let Some(other) = arguments
+        .iter()
+        .find(|a| a.starts_with("--") && !known.contains(&a.as_str()))
+    {
+        return Err(format!("{other}: no such option").into());
+    }
     let out = option("--out").map(File::create).transpose()?;
     match arguments {
         [mode, model, cases, ..] if mode == "real" => {
