@@ -12,6 +12,9 @@ use super::logic::{Atom, Case, Formula, Items, Kind, Members, Source};
 use super::report::How;
 use super::rx::Rx;
 
+/// Values of which an array of distinct items is bounded by the grammar.
+const FEW_VALUES: u64 = 64;
+
 /// What an object may be, in one case.
 #[derive(Clone, Debug)]
 pub(super) struct ObjectShape {
@@ -501,10 +504,15 @@ impl<'a> Compiler<'a> {
         if rest == StateId::NEVER {
             max = Some(max.map_or(len as u64, |m| m.min(len as u64)));
         }
-        // More items than there are values are never distinct.
+        // More items than there are values are never distinct. Where there are few, the grammar says so too.
         if unique && let Some(values) = self.distinct(rest) {
             let most = values.saturating_add(len as u64);
-            max = Some(max.map_or(most, |m| m.min(most)));
+            if most < min {
+                return None;
+            }
+            if most <= FEW_VALUES {
+                max = Some(max.map_or(most, |m| m.min(most)));
+            }
         }
         if let Some(m) = max {
             prefix.truncate(usize::try_from(m).unwrap_or(usize::MAX));

@@ -12,7 +12,7 @@ use super::document::{Document, Place};
 use super::logic::Kind;
 use super::number::Numbers;
 use super::pattern;
-use super::report::{Explained, How, Problem, ignored};
+use super::report::{self, Explained, How, Problem};
 use super::rx::Rx;
 use super::schema::{NodeId, Origin, Rule, Test};
 use super::{MemberOrder, SchemaLimits, SchemaOptions};
@@ -338,7 +338,13 @@ impl<'a> Compiler<'a> {
         self.mute = self.mute.saturating_sub(1);
     }
 
-    fn note_reason(&mut self, id: NodeId, keyword: &'static str, how: How, reason: &str) {
+    pub(super) fn note_reason(
+        &mut self,
+        id: NodeId,
+        keyword: &'static str,
+        how: How,
+        reason: &str,
+    ) {
         if self.mute > 0 {
             return;
         }
@@ -375,25 +381,28 @@ impl<'a> Compiler<'a> {
                 }),
             }
         }
-        let told = |pointer: &str, key: &str| known.contains_key(&(pointer.to_owned(), key));
-        let mut more = Vec::new();
+        out
+    }
+
+    /// The members of schemas that were read as no assertion although their author may think them one.
+    pub(super) fn ignored(&self) -> Vec<Explained> {
+        let mut out = Vec::new();
         for (id, node) in (0..).map(NodeId).zip(&self.nodes) {
             let Origin::Place(place) = &node.origin else {
                 continue;
             };
-            let pointer = self.pointer(id);
-            for (key, reason) in ignored(place) {
-                if !told(&pointer, key) {
-                    more.push(Explained {
-                        pointer: pointer.clone(),
+            let candidates = report::unasserting(place).into_iter();
+            out.extend(
+                candidates
+                    .filter(|(key, _)| !self.note_ids.contains_key(&(id, *key)))
+                    .map(|(key, reason)| Explained {
+                        pointer: self.pointer(id),
                         keyword: key.to_owned(),
                         how: How::Annotation,
                         reason: reason.to_owned(),
-                    });
-                }
-            }
+                    }),
+            );
         }
-        out.extend(more);
         out
     }
 }

@@ -364,7 +364,8 @@ impl<'a> Compiler<'a> {
             optional > 0 && (min > 0 || max.is_some_and(|m| extra.is_some() || m < optional));
         let body = if !counted {
             self.plain_members(&items, extra, (min, max), out)
-        } else if (optional + 1).saturating_mul(top + 1) <= self.limits.counted_rules {
+        } else if (optional + 1).saturating_mul(top.saturating_add(1)) <= self.limits.counted_rules
+        {
             vec![self.counted_members(&items, extra, (min, max), out)]
         } else {
             self.need_guard(

@@ -125,7 +125,7 @@ pub struct CompiledSchema {
     pub grammar: GrammarInit,
     /// What the grammar cannot say.
     pub guards: Vec<Arc<dyn Guard>>,
-    /// How each keyword is enforced, in the order in which they were met.
+    /// How each keyword is enforced, in the order in which they were met; then what was read as no assertion.
     pub explained: Vec<Explained>,
 }
 
@@ -150,10 +150,12 @@ pub fn compile_schema(
 ) -> Result<CompiledSchema, GrammarReport> {
     let mut compiler = Compiler::new(schema, options);
     let compiled = compile_rules(&mut compiler)?;
+    let mut explained = compiler.explained();
+    explained.extend(compiler.ignored());
     Ok(CompiledSchema {
         grammar: compiled.rules.build(compiled.start, options.whitespace)?.0,
         guards: compiled.guards,
-        explained: compiler.explained(),
+        explained,
     })
 }
 

@@ -10,7 +10,7 @@ use crate::{GrammarError, GrammarErrorKind, GrammarReport};
 /// How a keyword of a schema is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum How {
-    /// It asserts nothing, as the specification says (an unknown `format`).
+    /// It asserts nothing, as the specification says: an unknown `format`, an unknown keyword.
     Annotation,
     /// Every mask enforces it, as it is written.
     Grammar,
@@ -40,7 +40,7 @@ pub struct Explained {
     pub keyword: String,
     /// How it is enforced.
     pub how: How,
-    /// Why, where it is more than the grammar.
+    /// Why, where it is not the grammar that enforces it as it is written.
     pub reason: String,
 }
 
@@ -70,13 +70,9 @@ const SILENT: &[&str] = &[
     "definitions",
     "deprecated",
     "description",
-    "else",
     "examples",
     "id",
-    "maxContains",
-    "minContains",
     "readOnly",
-    "then",
     "title",
     "writeOnly",
 ];
@@ -95,15 +91,18 @@ const ASSERTING: &[&str] = &[
     "dependentRequired",
     "dependentSchemas",
     "enum",
+    "else",
     "exclusiveMaximum",
     "exclusiveMinimum",
     "format",
     "if",
     "items",
+    "maxContains",
     "maxItems",
     "maxLength",
     "maxProperties",
     "maximum",
+    "minContains",
     "minItems",
     "minLength",
     "minProperties",
@@ -118,23 +117,27 @@ const ASSERTING: &[&str] = &[
     "properties",
     "propertyNames",
     "required",
+    "then",
     "type",
     "unevaluatedItems",
     "unevaluatedProperties",
     "uniqueItems",
 ];
 
-/// The members of the schema at `place` that may assert nothing although their author may think they do, and why; those that
-/// were read as assertions are among them.
-pub(super) fn ignored<'a>(place: &Place<'a>) -> Vec<(&'a str, &'static str)> {
+/// The members of the schema at `place` that are no annotations, and why each asserts nothing unless it was read as an
+/// assertion.
+pub(super) fn unasserting<'a>(place: &Place<'a>) -> Vec<(&'a str, &'static str)> {
     let Value::Object(map) = place.value else {
         return Vec::new();
     };
     let alone = refers_alone(place, map);
+    let counts = place.dialect >= Dialect::Draft2019 && map.contains_key("contains");
     let reason = |key: &str| match key {
         key if SILENT.contains(&key) => None,
         key if !ASSERTING.contains(&key) => Some("no keyword of JSON Schema has this name"),
         _ if alone => Some("up to draft-07, what is beside $ref has no meaning"),
+        "then" | "else" if map.contains_key("if") => None,
+        "minContains" | "maxContains" if counts => None,
         _ => Some("it asserts nothing here"),
     };
     let keys = map.keys().map(String::as_str);

@@ -184,7 +184,7 @@ impl<'a> Compiler<'a> {
             "$ref" => made("$ref", Test::Ref(self.reference(place, "$ref", value)?)),
             "$recursiveRef" | "$dynamicRef" => self.dynamic(place, key, value).map(Some),
             "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => {
-                self.bound(map, key, value)
+                self.bound(id, map, key, value)
             }
             "multipleOf" => match decimal(value) {
                 Some(step) if step.text() != "0" && !step.text().starts_with('-') => {
@@ -238,7 +238,7 @@ impl<'a> Compiler<'a> {
                 },
                 _ => Err(("format", "must be a string".to_owned())),
             },
-            "items" | "additionalItems" | "prefixItems" => self.items(place, map, key),
+            "items" | "additionalItems" | "prefixItems" => self.items((id, place), map, key),
             "minItems" => made("minItems", Test::MinItems(count("minItems", value)?)),
             "maxItems" => made("maxItems", Test::MaxItems(count("maxItems", value)?)),
             "uniqueItems" => match value {
@@ -374,7 +374,13 @@ impl<'a> Compiler<'a> {
         })
     }
 
-    fn bound(&mut self, map: &Map<String, Value>, key: &str, value: &Value) -> Read<Option<Rule>> {
+    fn bound(
+        &mut self,
+        id: NodeId,
+        map: &Map<String, Value>,
+        key: &str,
+        value: &Value,
+    ) -> Read<Option<Rule>> {
         let (keyword, inclusive, exclusive, flag) = match key {
             "minimum" => (
                 "minimum",
@@ -393,6 +399,13 @@ impl<'a> Compiler<'a> {
         };
         // In draft-04 the exclusive keywords are flags beside the bound, which reads them.
         if flag.is_empty() && value.is_boolean() {
+            let bound = match key {
+                "exclusiveMinimum" => "minimum",
+                _ => "maximum",
+            };
+            if value == &Value::Bool(true) && map.contains_key(bound) {
+                self.note(id, keyword, How::Grammar);
+            }
             return Ok(None);
         }
         let compare = if map.get(flag) == Some(&Value::Bool(true)) {
@@ -412,7 +425,7 @@ impl<'a> Compiler<'a> {
     /// `items` in its two meanings: one schema for all, or (before 2020-12) one for each position.
     fn items(
         &mut self,
-        place: &Place<'a>,
+        (id, place): (NodeId, &Place<'a>),
         map: &'a Map<String, Value>,
         key: &str,
     ) -> Read<Option<Rule>> {
@@ -439,6 +452,11 @@ impl<'a> Compiler<'a> {
             Some(_) => return Err(("prefixItems", "must be an array".to_owned())),
         };
         let rest = rest_value.map(|value| self.child(place, &[rest_key], value));
+        for other in [prefix_key, rest_key] {
+            if map.contains_key(other) {
+                self.note(id, other, How::Grammar);
+            }
+        }
         let keyword = match key {
             "prefixItems" => "prefixItems",
             "additionalItems" => "additionalItems",
@@ -480,19 +498,12 @@ impl<'a> Compiler<'a> {
             ));
         }
         let mut patterns = Vec::new();
+        let mut judged = None;
         for (pattern, value) in members("patternProperties")?.into_iter().flatten() {
             let node = self.child(place, &["patternProperties", pattern], value);
             match self.pattern(pattern) {
                 Ok(rx) => patterns.push((rx, node)),
-                Err(reason) => {
-                    return Ok(Some(Rule {
-                        keyword: "patternProperties",
-                        test: Test::Opaque(
-                            types::OBJECT,
-                            guarded(pattern, "patternProperties", reason)?,
-                        ),
-                    }));
-                }
+                Err(reason) => judged = Some(guarded(pattern, "patternProperties", reason)?),
             }
         }
         let rest = map
@@ -507,6 +518,17 @@ impl<'a> Compiler<'a> {
             if map.contains_key(other) {
                 self.note(id, other, How::Grammar);
             }
+        }
+        if let Some(reason) = judged {
+            for other in GROUP {
+                if map.contains_key(other) {
+                    self.note_reason(id, other, How::Guard, &reason);
+                }
+            }
+            return Ok(Some(Rule {
+                keyword: "patternProperties",
+                test: Test::Opaque(types::OBJECT, reason),
+            }));
         }
         Ok(Some(Rule {
             keyword,

@@ -373,10 +373,10 @@ fn a_pattern_that_nothing_knows_is_refused_at_its_place() {
         "properties": {
             "a": {"pattern": "["},
             "b": {"items": {"pattern": "\\p{Flibbertigibbet}"}, "uniqueItems": true},
-            // For a guard, this is one.
+            // The validator knows look-behind, so a guard judges it.
             "c": {"pattern": "(?<!q)a"},
         },
-        "patternProperties": {"(": {}},
+        "patternProperties": {"(?<!q)a": {}, "(": {}},
     });
     let report = compile_schema(&schema, &SchemaOptions::default()).unwrap_err();
     let text = report.to_string();
@@ -392,6 +392,30 @@ fn a_pattern_that_nothing_knows_is_refused_at_its_place() {
 
 #[test]
 fn a_count_above_every_length_is_no_bound() {
+    let huge = |keyword: &str, count: &str| -> serde_json::Value {
+        let members = r#""properties": {"a": {}, "b": {}}, "items": {"type": "null"}, "contains": {"type": "null"}"#;
+        serde_json::from_str(&format!(r#"{{{members}, "{keyword}": {count}}}"#)).unwrap()
+    };
+    for count in ["18446744073709551615", "18446744073709551616", "1e30"] {
+        for keyword in ["maxItems", "maxContains", "maxProperties"] {
+            check(
+                huge(keyword, count),
+                &["[null]", r#"{"b":1}"#, r#"{"a":1,"b":2,"c":3}"#],
+                &["[]"],
+            );
+        }
+        // Nothing is as large as that.
+        for keyword in ["minItems", "minContains", "minProperties", "minLength"] {
+            let done = compile_schema(&huge(keyword, count), &SchemaOptions::default());
+            if let Err(report) = done {
+                assert_ne!(
+                    report.first().kind(),
+                    GrammarErrorKind::Internal,
+                    "{report}"
+                );
+            }
+        }
+    }
     for count in ["18446744073709551615", "18446744073709551616", "1e30"] {
         let schema = format!(r#"{{"type": "string", "maxLength": {count}}}"#);
         check(
@@ -455,6 +479,7 @@ fn what_asserts_nothing_is_told() {
             "then": {"x-note": 1},
         })),
         [
+            "/then: it asserts nothing here",
             "/properties/a/maxlength: no keyword of JSON Schema has this name",
             "/properties/b/uniqueItems: it asserts nothing here",
         ]
@@ -467,6 +492,17 @@ fn what_asserts_nothing_is_told() {
         })),
         ["/properties/a/maxLength: up to draft-07, what is beside $ref has no meaning"]
     );
+    // What is read with another keyword asserts something.
+    for schema in [
+        json!({"prefixItems": [{"const": 1}], "items": false, "contains": {"const": 1}, "minContains": 1}),
+        json!({"if": {"const": 1}, "then": {"type": "integer"}, "else": {"type": "string"}}),
+        json!({"properties": {"a": {}}, "patternProperties": {"(?<!q)a": {}}, "additionalProperties": false}),
+        json!({"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"const": 1}], "additionalItems": false}),
+        json!({"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer", "minimum": 1, "exclusiveMinimum": true,
+            "maximum": 9, "exclusiveMaximum": true}),
+    ] {
+        assert_eq!(told(schema), [""; 0]);
+    }
 }
 
 #[test]
