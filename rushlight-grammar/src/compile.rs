@@ -249,23 +249,28 @@ fn build_guarded(
 
 /// Makes the parser that every matcher is a copy of.
 fn start(shared: &Shared, limits: &Limits, grammar: GrammarInit) -> Result<TokenParser> {
+    let lark = match &grammar {
+        GrammarInit::Serialized(top) => top.grammars.first().and_then(|g| g.lark_grammar.clone()),
+        GrammarInit::Internal(..) => None,
+    };
     let made = shared.vocabulary.factory().create_parser_from_init_ext(
         grammar,
         Logger::new(0, 0),
         InferenceCapabilities::default(),
         limits.engine(),
     );
-    let mut parser = made.map_err(|e| engine_error(&e.to_string()))?;
+    let mut parser =
+        made.map_err(|e| engine_error(&e.to_string(), lark.as_deref().unwrap_or("")))?;
     parser.start_without_prompt();
     Ok(parser)
 }
 
-/// What the engine says of a grammar: a line that may begin with the place, as in `at 3(7): …`, and for a pattern a drawing of
+/// What the engine says of the grammar `source`: a line that may begin with the place, as in `at 3(7): …`, and for a pattern a drawing of
 /// it under which a line says what is wrong.
-fn engine_error(text: &str) -> GrammarError {
+fn engine_error(text: &str, source: &str) -> GrammarError {
     let mut lines = text.lines();
     let first = lines.next().unwrap_or("");
-    let (place, first) = match engine_place(first) {
+    let (place, first) = match engine_place(first, source) {
         Some((place, rest)) => (Some(place), rest),
         None => (None, first),
     };
@@ -281,15 +286,21 @@ fn engine_error(text: &str) -> GrammarError {
     }
 }
 
-/// The place that a message of the engine begins with, and the rest of it.
-fn engine_place(message: &str) -> Option<(Place, &str)> {
+/// The place in `source` that a message of the engine begins with, and the rest of it. The engine's columns count bytes.
+fn engine_place<'m>(message: &'m str, source: &str) -> Option<(Place, &'m str)> {
     let at = message.strip_prefix("at ").unwrap_or(message);
     let (place, rest) = at.split_once("): ")?;
     let (line, column) = place.split_once('(')?;
+    let (line, column): (usize, usize) = (line.parse().ok()?, column.parse().ok()?);
+    let text = source.lines().nth(line.saturating_sub(1)).unwrap_or("");
+    let inside = text
+        .char_indices()
+        .filter(|&(byte, c)| byte + c.len_utf8() < column);
+    let beyond = column.saturating_sub(text.len() + 1);
     let place = Place::Text {
         rule: None,
-        line: line.parse().ok()?,
-        column: column.parse().ok()?,
+        line,
+        column: inside.count() + 1 + beyond,
     };
     Some((place, rest))
 }

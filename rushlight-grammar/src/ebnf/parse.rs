@@ -560,7 +560,7 @@ mod tests {
             ),
             ("root ::= \"a\" [b", "1:14 in rule 'root'", "not closed"),
             ("root ::= (\"a\"\n", "1:10 in rule 'root'", "not closed"),
-            ("root ::= (\"a\" !", "1:16 in rule 'root'", ""),
+            ("root ::= (\"a\" }", "1:15 in rule 'root'", "')'"),
             ("root := \"a\"", "1:7 in rule 'root'", "'::='"),
             ("root ::= \"\\q\"", "1:11 in rule 'root'", "escape"),
             ("root ::= [b-a]", "1:11 in rule 'root'", "range"),

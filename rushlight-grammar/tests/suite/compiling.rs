@@ -66,6 +66,7 @@ fn what_is_no_schema_is_a_report() {
 fn an_error_of_lark_is_told_at_its_line_and_column() {
     for (text, said) in [
         ("start: b\n", "1:8: unknown name: \"b\""),
+        ("start: \"é東\" )\n", "1:13: "),
         (
             "start: b\nb: /(/\n",
             "2:4: invalid regex \"(\" (in regex): regex parse error: unclosed group",
@@ -73,7 +74,8 @@ fn an_error_of_lark_is_told_at_its_line_and_column() {
         ("start: b\nb: \"a\n", "2:6: lexer error"),
     ] {
         let report = compile(&GrammarSource::Lark(text.into())).expect_err(text);
-        assert_eq!(report.to_string(), said);
+        let text = report.to_string();
+        assert!(text.starts_with(said), "{text}");
     }
 }
 
