@@ -64,14 +64,10 @@ fn run(arguments: &[String]) -> Result<bool, Failure> {
             .transpose()?
             .unwrap_or(default))
     };
-    let known = [
-        "--out",
-        "--each",
-        "--max-tokens",
-        "--schemas",
-        "--from",
-        "--generations",
-    ];
+    let known: &[&str] = match arguments.first().map(String::as_str) {
+        Some("real") => &["--out", "--each", "--max-tokens", "--schemas"],
+        _ => &["--out", "--from", "--generations"],
+    };
     if let Some(other) = arguments
         .iter()
         .find(|a| a.starts_with("--") && !known.contains(&a.as_str()))
