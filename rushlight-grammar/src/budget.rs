@@ -5,12 +5,13 @@
 //! | zone | from | what holds |
 //! |---|---|---|
 //! | free | the start | the way to the end is looked at now and then: the more room it left the last time, the later |
-//! | soft | max(3 × reserve, a quarter of the budget) tokens left | a token after which no way to the end fits is refused, and one on the way taken; where the way takes all that is left, only tokens on it are legal |
-//! | hard | 8 × reserve tokens left, never before the soft zone | and a token after which no way is found is refused |
+//! | soft | max(3 × reserve, a quarter of the budget) tokens left, or where a way took more than half of what was left | it is looked at after every token |
+//! | hard | 8 × reserve tokens left, never before the soft zone | and a token must not lose a known way |
 //!
-//! So an answer that fits is said as the model would say it, and one that runs on is brought to its end. That holds where a way
-//! is known. Looking in vain is what takes longest, so after a look that found none the next is some tokens later: ever more of
-//! them up to the hard zone, and a few within it.
+//! A token after which the way does not fit is refused, and one that is on a way taken instead. Where a long way takes all that
+//! is left, only tokens on it are legal. So an answer that fits is said as the model would say it, and one that runs on is
+//! brought to its end. That holds where a way is known. Looking in vain is what takes longest, so after a look that found none
+//! the next is some tokens later: ever more of them up to the hard zone, and a few within it.
 
 /// Times the reserve, where the soft zone starts at the latest.
 pub const SOFT_RESERVES: usize = 3;
@@ -22,9 +23,12 @@ pub const HARD_RESERVES: usize = 8;
 pub const DEFAULT_RESERVE: usize = 64;
 /// Tokens between two looks at the way to the end in the free zone, at least.
 const CHECKPOINT: usize = 32;
-/// Part of the room that a look found, which passes before the next one in the free zone: no text that models write makes the
-/// way to its end as many times longer.
+/// Tokens between two such looks at most, and which part of the room that the earlier one found passes before the next.
+const CHECKPOINT_MOST: usize = 128;
 const CHECKPOINT_PART: usize = 4;
+/// Tokens of a way that is followed without trying others first, where it takes all that is left: to try and to look again at
+/// each token of a long one would take long.
+const LONG_WAY: usize = 16;
 /// Tokens between two looks that find none, at most: in the hard zone.
 const HARD_PATIENCE: usize = 4;
 
@@ -45,6 +49,8 @@ pub(crate) struct Way {
     pub(crate) text: Vec<u8>,
     /// The tokens that it takes.
     pub(crate) tokens: usize,
+    /// It was found at an earlier position, so there may be a shorter one.
+    pub(crate) is_old: bool,
 }
 
 /// One sequence's budget.
@@ -116,14 +122,22 @@ impl Budget {
 
     /// Whether only tokens on the way to the end, which has `needed` tokens, are legal at `position`.
     pub(crate) fn is_strict(&self, position: usize, needed: usize) -> bool {
-        self.strict_at == Some(position)
-            || self.zone(position) != Zone::Free && needed >= self.left(position)
+        let left = self.left(position);
+        // Where the next position is not looked at, no other token is known to keep a way.
+        let blind = self.zone(position) == Zone::Hard && !self.looks(position.saturating_add(1));
+        let full = needed >= left && (needed > LONG_WAY || left == 0);
+        self.strict_at == Some(position) || self.zone(position) != Zone::Free && (blind || full)
     }
 
-    /// The token taken at `position` left `way` for what does not end in time. It is undone, and another follows, on the way.
-    pub(crate) fn keep_to(&mut self, way: Way, position: usize) {
+    /// Only tokens on the way to the end are legal at `position`: another one was undone.
+    pub(crate) fn keep_to_the_way(&mut self, position: usize) {
         self.strict_at = Some(position);
-        self.earlier = Some((position, way));
+    }
+
+    /// The token before `position` left `way` for what does not end in time, and is undone.
+    pub(crate) fn regret(&mut self, way: Way, position: usize) {
+        self.earlier = Some((position.saturating_sub(1), way));
+        self.way = None;
     }
 
     /// Notes that the way to the end from `position` has `needed` tokens.
@@ -132,7 +146,7 @@ impl Budget {
             self.soft_from = Some(position);
         }
         let room = self.left(position).saturating_sub(needed);
-        let pause = (room / CHECKPOINT_PART).max(CHECKPOINT);
+        let pause = (room / CHECKPOINT_PART).clamp(CHECKPOINT, CHECKPOINT_MOST);
         self.checkpoint = position.saturating_add(pause);
     }
 
@@ -152,9 +166,16 @@ impl Budget {
         (from + 1 == position).then_some(way)
     }
 
+    /// The known way is forgotten, so that it is looked for again.
+    pub(crate) fn forget_way(&mut self) {
+        self.way = None;
+        self.earlier = None;
+    }
+
     /// Sets the way to the end from here.
     pub(crate) fn set_way(&mut self, way: Way) {
         self.patience = 1;
+        self.lost_until = 0;
         self.earlier = None;
         self.way = Some(way);
     }
@@ -166,14 +187,13 @@ impl Budget {
 
     /// No way was found at `position`: the next look is later, and ever later, as looking in vain is what takes longest.
     pub(crate) fn lose_way(&mut self, position: usize) {
-        let next = position.saturating_add(self.patience);
         let hard = self.end.saturating_sub(self.hard);
-        if position < hard {
-            self.lost_until = next.min(hard);
-            self.patience = self.patience.saturating_mul(2).min(CHECKPOINT);
+        self.lost_until = if position < hard {
+            position.saturating_add(self.patience).min(hard)
         } else {
-            self.lost_until = next.min(position.saturating_add(HARD_PATIENCE));
-        }
+            position.saturating_add(self.patience.min(HARD_PATIENCE))
+        };
+        self.patience = self.patience.saturating_mul(2).min(CHECKPOINT);
     }
 
     /// A token of `bytes` was taken at `position`: the known way is shorter by it, or no longer known. `count` counts tokens.
@@ -201,7 +221,10 @@ impl Budget {
         let earlier = self.earlier.take().filter(|&(from, _)| from == kept);
         self.way = earlier.map(|(_, way)| way);
         self.checkpoint = self.checkpoint.min(kept.saturating_add(CHECKPOINT));
-        self.lost_until = 0;
+        // A token that lost a way makes room for one on it: looks in vain stay rare.
+        self.lost_until = self.lost_until.min(kept.saturating_add(HARD_PATIENCE));
+        self.strict_at = self.strict_at.filter(|&at| at <= kept);
+        self.soft_from = self.soft_from.filter(|&from| from <= kept);
     }
 }
 
@@ -264,7 +287,7 @@ mod tests {
         let hard = looks.iter().filter(|&&position| position >= 840).count();
         assert_eq!(hard, 160 / HARD_PATIENCE);
         budget.rewind(500);
-        assert!(budget.looks(500));
+        assert!(budget.looks(500 + HARD_PATIENCE));
     }
 
     #[test]
@@ -272,6 +295,7 @@ mod tests {
         let way = |text: &str| Way {
             text: text.into(),
             tokens: text.len(),
+            is_old: false,
         };
         let mut budget = Budget::new(0, 100, 1);
         budget.set_way(way("\"}"));
@@ -296,13 +320,17 @@ mod tests {
         assert_eq!(budget.zone(0), Zone::Hard);
         assert!(!budget.is_strict(0, 29));
         assert!(budget.is_strict(0, 30));
-        assert!(budget.is_strict(19, 11) && !budget.is_strict(19, 10));
-        let way = Way {
-            text: Vec::new(),
-            tokens: 0,
-        };
-        budget.keep_to(way, 6);
+        assert!(!budget.is_strict(19, 11));
+        assert!(budget.is_strict(30, 0));
+        budget.keep_to_the_way(6);
         assert!(budget.is_strict(6, 1) && !budget.is_strict(7, 1));
+        // What stands there after a rewind may be another text.
+        budget.rewind(5);
+        assert!(!budget.is_strict(6, 1));
+        // Where the next look is later, the way is kept.
+        budget.lose_way(8);
+        budget.lose_way(9);
+        assert!(budget.is_strict(9, 1) && !budget.is_strict(10, 1));
         // In the free zone, nothing is.
         assert!(!Budget::new(0, 400, 1).may_be_strict(0));
     }
@@ -317,6 +345,7 @@ mod tests {
                 budget.seen(position, 8);
             }
         }
-        assert_eq!(looks, [32, 522, 889, 1164, 1371]);
+        assert_eq!(looks.get(..3), Some([32, 160, 288].as_slice()));
+        assert_eq!(looks.last(), Some(&1440));
     }
 }

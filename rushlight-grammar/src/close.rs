@@ -382,9 +382,9 @@ fn close_once(
             break;
         };
         let rest = closer.get(at.begun(closer)..).unwrap_or(closer);
-        let whole = rest.len() < closer.len();
-        for closer in iter::once(rest).chain(whole.then_some(closer)) {
-            if at.allows(closer) && at.push_all(closer, vocabulary)? {
+        let has_begun = rest.len() < closer.len();
+        for text in iter::once(rest).chain(has_begun.then_some(closer)) {
+            if at.allows(text) && at.push_all(text, vocabulary)? {
                 left.remove(index);
                 return Ok(true);
             }

@@ -171,10 +171,17 @@ impl Matcher {
                 return self.refuse_text(text);
             }
         }
-        if !self.fits_budget()? {
-            self.undo(1)?;
+        if self.fits_budget()? {
+            return Ok(Accepted::Taken);
+        }
+        self.undo(1)?;
+        if self.keep_to_the_way()? {
             return self.refuse_token(token);
         }
+        // No other token fits better. The limit will cut the answer, and whoever counts tokens says so.
+        self.budget = None;
+        self.push_guards(token);
+        self.consume(token)?;
         Ok(Accepted::Taken)
     }
 
@@ -314,16 +321,19 @@ impl Matcher {
         let earlier = self.budget.take();
         let way = self.completion();
         self.budget = earlier;
-        let needed = way?.map_or(0, |way| way.tokens);
+        let way = way?;
+        let needed = way.as_ref().map_or(0, |way| way.tokens);
         if needed > tokens {
             return Err(GrammarError::new(
                 GrammarErrorKind::Budget,
                 format!("the shortest answer has {needed} tokens; {tokens} are left"),
             ));
         }
-        // With room for a token that stops, an answer that could go on ends by itself.
-        let room = tokens - usize::from(needed < tokens);
-        self.budget = Some(Budget::new(self.tokens.len(), room, reserve));
+        let mut budget = Budget::new(self.tokens.len(), tokens, reserve);
+        if let Some(way) = way {
+            budget.set_way(way);
+        }
+        self.budget = Some(budget);
         self.next = None;
         Ok(())
     }

@@ -180,11 +180,20 @@ impl Matcher {
             return Ok(());
         }
         let left = budget.left(position);
-        let Some(way) = self.completion()? else {
+        let mut way = self.completion()?;
+        if way
+            .as_ref()
+            .is_some_and(|way| way.is_old && way.tokens >= left)
+        {
+            if let Some(budget) = &mut self.budget {
+                budget.forget_way();
+            }
+            way = self.completion()?;
+        }
+        let (Some(way), Some(budget)) = (way, &self.budget) else {
             return Ok(());
         };
-        let strict = |budget: &Budget| budget.is_strict(position, way.tokens);
-        if !self.budget.as_ref().is_some_and(strict) {
+        if !budget.is_strict(position, way.tokens) {
             return Ok(());
         }
         self.next()?;
@@ -237,7 +246,21 @@ impl Matcher {
             None => zone != Zone::Hard || known.is_none(),
         };
         if let (false, Some(budget), Some(known)) = (fits, &mut self.budget, known) {
-            budget.keep_to(known, position.saturating_sub(1));
+            budget.regret(known, position);
+        }
+        Ok(fits)
+    }
+
+    /// Whether the answer can close from here in the tokens that are left; then only tokens on the way are legal next.
+    pub(super) fn keep_to_the_way(&mut self) -> Result<bool> {
+        let position = self.tokens.len();
+        let way = self.completion()?;
+        let Some(budget) = &mut self.budget else {
+            return Ok(false);
+        };
+        let fits = way.is_some_and(|way| way.tokens <= budget.left(position));
+        if fits {
+            budget.keep_to_the_way(position);
         }
         Ok(fits)
     }
@@ -278,6 +301,7 @@ impl Matcher {
         Ok(text.map(|text| Way {
             tokens: close::token_count(self.vocabulary(), &text),
             text,
+            is_old: false,
         }))
     }
 
@@ -304,8 +328,20 @@ impl Matcher {
             return Ok(None);
         };
         tokens.push(vocabulary.end());
-        let valid = self.engine(|parser| parser.validate_tokens_raw(&tokens))?;
-        Ok((valid == tokens.len()).then_some(way))
+        let ends = self.engine(|parser| {
+            // What counts tokens is not judged by bytes.
+            if parser.parser.grammar().lexer_spec().has_max_tokens {
+                return Ok(false);
+            }
+            let valid = parser
+                .validate_tokens_raw(&tokens)
+                .map_err(|e| e.to_string())?;
+            Ok::<_, String>(valid == tokens.len())
+        })?;
+        Ok(ends.then_some(Way {
+            is_old: true,
+            ..way
+        }))
     }
 }
 
