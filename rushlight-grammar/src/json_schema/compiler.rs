@@ -311,6 +311,13 @@ impl<'a> Compiler<'a> {
         self.note_reason(id, keyword, how, "");
     }
 
+    /// As [`Compiler::note`], while a schema is read: that happens once, whatever asked for it.
+    pub(super) fn note_read(&mut self, id: NodeId, keyword: &'static str, how: How, reason: &str) {
+        let mute = std::mem::take(&mut self.mute);
+        self.note_reason(id, keyword, how, reason);
+        self.mute = mute;
+    }
+
     /// As [`Compiler::note`], with the reason; a guard that is needed but switched off is a problem.
     pub(super) fn need_guard(&mut self, id: NodeId, keyword: &'static str, reason: &str) {
         if self.mute > 0 {

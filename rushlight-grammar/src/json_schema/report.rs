@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use super::document::{Dialect, Place};
+use super::schema::since;
 use crate::{GrammarError, GrammarErrorKind, GrammarReport};
 
 /// How a keyword of a schema is enforced.
@@ -135,6 +136,7 @@ pub(super) fn unasserting<'a>(place: &Place<'a>) -> Vec<(&'a str, &'static str)>
     let reason = |key: &str| match key {
         key if SILENT.contains(&key) => None,
         key if !ASSERTING.contains(&key) => Some("no keyword of JSON Schema has this name"),
+        key if place.dialect < since(key) => Some("a later draft introduced it"),
         _ if alone => Some("up to draft-07, what is beside $ref has no meaning"),
         "then" | "else" if map.contains_key("if") => None,
         "minContains" | "maxContains" if counts => None,

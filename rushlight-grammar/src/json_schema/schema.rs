@@ -123,7 +123,7 @@ impl<'a> Compiler<'a> {
             }
         }
         for rule in &rules {
-            self.note(id, rule.keyword, How::Grammar);
+            self.note_read(id, rule.keyword, How::Grammar, "");
         }
         // What is left to evaluate is only known once the rest is.
         rules.sort_by_key(|rule| {
@@ -144,6 +144,9 @@ impl<'a> Compiler<'a> {
     ) -> Read<Option<Rule>> {
         let made = |keyword, test| Ok(Some(Rule { keyword, test }));
         let new = place.dialect >= Dialect::Draft2019;
+        if place.dialect < since(key) {
+            return Ok(None);
+        }
         match key {
             "type" => {
                 let mut mask = type_mask(value).map_err(|e| ("type", e))?;
@@ -232,7 +235,7 @@ impl<'a> Compiler<'a> {
                 Value::String(name) => match format::language(name) {
                     Some(rx) => made("format", Test::Text(Rc::new(rx))),
                     None => {
-                        self.note(id, "format", How::Annotation);
+                        self.note_read(id, "format", How::Annotation, "no format has this name");
                         Ok(None)
                     }
                 },
@@ -289,16 +292,16 @@ impl<'a> Compiler<'a> {
                 made("dependentSchemas", Test::NeedsSchema(list.collect()))
             }
             "dependencies" => self.dependencies(place, value).map(Some),
-            "unevaluatedProperties" if new => {
+            "unevaluatedProperties" => {
                 let node = self.child(place, &["unevaluatedProperties"], value);
                 made("unevaluatedProperties", Test::UnevaluatedProperties(node))
             }
-            "unevaluatedItems" if new => {
+            "unevaluatedItems" => {
                 let node = self.child(place, &["unevaluatedItems"], value);
                 made("unevaluatedItems", Test::UnevaluatedItems(node))
             }
             "nullable" => {
-                self.note(id, "nullable", How::Rewriting);
+                self.note_read(id, "nullable", How::Rewriting, "");
                 Ok(None)
             }
             _ => Ok(None),
@@ -404,7 +407,7 @@ impl<'a> Compiler<'a> {
                 _ => "maximum",
             };
             if value == &Value::Bool(true) && map.contains_key(bound) {
-                self.note(id, keyword, How::Grammar);
+                self.note_read(id, keyword, How::Grammar, "");
             }
             return Ok(None);
         }
@@ -435,10 +438,13 @@ impl<'a> Compiler<'a> {
         } else {
             ("prefixItems", "items")
         };
-        let prefix_value = map.get(prefix_key);
+        let known = place.dialect >= since(prefix_key);
+        let prefix_value = map.get(prefix_key).filter(|_| known);
         let rest_value = map.get(rest_key);
         // The pair is one rule, read where its first member stands.
-        let first = map.keys().find(|k| *k == prefix_key || *k == rest_key);
+        let first = map
+            .keys()
+            .find(|k| known && *k == prefix_key || *k == rest_key);
         if first.map(String::as_str) != Some(key) {
             return Ok(None);
         }
@@ -453,8 +459,8 @@ impl<'a> Compiler<'a> {
         };
         let rest = rest_value.map(|value| self.child(place, &[rest_key], value));
         for other in [prefix_key, rest_key] {
-            if map.contains_key(other) {
-                self.note(id, other, How::Grammar);
+            if place.dialect >= since(other) && map.contains_key(other) {
+                self.note_read(id, other, How::Grammar, "");
             }
         }
         let keyword = match key {
@@ -516,13 +522,13 @@ impl<'a> Compiler<'a> {
             .unwrap_or("properties");
         for other in GROUP {
             if map.contains_key(other) {
-                self.note(id, other, How::Grammar);
+                self.note_read(id, other, How::Grammar, "");
             }
         }
         if let Some(reason) = judged {
             for other in GROUP {
                 if map.contains_key(other) {
-                    self.note_reason(id, other, How::Guard, &reason);
+                    self.note_read(id, other, How::Guard, &reason);
                 }
             }
             return Ok(Some(Rule {
@@ -582,5 +588,20 @@ fn guarded(pattern: &str, keyword: &'static str, reason: String) -> Read<String>
             keyword,
             format!("neither the grammar nor a guard knows this pattern: {reason}"),
         )),
+    }
+}
+
+/// The first dialect that has `keyword`; before, it is an unknown one, which asserts nothing.
+pub(super) fn since(keyword: &str) -> Dialect {
+    match keyword {
+        "const" | "contains" | "propertyNames" => Dialect::Draft6,
+        "if" => Dialect::Draft7,
+        "dependentRequired"
+        | "dependentSchemas"
+        | "unevaluatedItems"
+        | "unevaluatedProperties"
+        | "$recursiveRef" => Dialect::Draft2019,
+        "prefixItems" | "$dynamicRef" => Dialect::Draft2020,
+        _ => Dialect::Draft4,
     }
 }

@@ -464,6 +464,32 @@ fn no_more_items_are_distinct_than_there_are_values() {
 }
 
 #[test]
+fn a_keyword_asserts_nothing_in_a_dialect_before_it() {
+    for (dialect, keywords) in [
+        (
+            "draft-04",
+            json!({"const": 1, "contains": false, "propertyNames": false, "if": true, "then": false}),
+        ),
+        (
+            "draft-06",
+            json!({"if": true, "then": false, "dependentRequired": {"a": ["b"]}}),
+        ),
+        (
+            "draft-07",
+            json!({"prefixItems": [false], "minItems": 1, "unevaluatedItems": false, "unevaluatedProperties": false,
+            "dependentSchemas": {"a": false}}),
+        ),
+    ] {
+        let mut schema = json!({"$schema": format!("http://json-schema.org/{dialect}/schema#")});
+        schema
+            .as_object_mut()
+            .unwrap()
+            .extend(keywords.as_object().unwrap().clone());
+        check(schema, &["[1]", r#"{"a":1}"#, "2"], &[]);
+    }
+}
+
+#[test]
 fn what_asserts_nothing_is_told() {
     let told = |schema: serde_json::Value| -> Vec<String> {
         let compiled = compile_schema(&schema, &SchemaOptions::default()).unwrap();
@@ -495,6 +521,9 @@ fn what_asserts_nothing_is_told() {
     // What is read with another keyword asserts something.
     for schema in [
         json!({"prefixItems": [{"const": 1}], "items": false, "contains": {"const": 1}, "minContains": 1}),
+        json!({"properties": {"ship": {"oneOf": [
+            {"type": "object", "properties": {"k": {"const": "a"}}, "required": ["k"]}, {"type": "null"},
+        ]}}, "required": ["ship"]}),
         json!({"if": {"const": 1}, "then": {"type": "integer"}, "else": {"type": "string"}}),
         json!({"properties": {"a": {}}, "patternProperties": {"(?<!q)a": {}}, "additionalProperties": false}),
         json!({"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"const": 1}], "additionalItems": false}),
