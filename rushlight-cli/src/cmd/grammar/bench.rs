@@ -18,7 +18,7 @@ use crate::output::Out;
 use crate::progress::Bar;
 
 /// Takes a directory of .json files, each a schema, or a file of lines of JSON, each a schema or an object
-/// {"schema": …, "tests": [{"data": …}]} whose data is walked token by token.
+/// {"schema": …, "tests": [{"data": …}]} whose data is walked token by token, with a mask before each.
 #[derive(Args, Debug)]
 pub(crate) struct BenchArgs {
     #[command(flatten)]
@@ -31,7 +31,7 @@ pub(crate) struct BenchArgs {
 struct Case {
     // The file, and the line where there is more than one.
     name: String,
-    schema: Value,
+    schema: Result<Value, String>,
     instances: Vec<String>,
 }
 
@@ -94,38 +94,49 @@ pub(crate) fn run(args: &BenchArgs, out: &Out) -> Result<(), Failure> {
             "{name:<12} {count:>9} {mean:>10.1} {p50:>10.1} {p90:>10.1} {p99:>10.1}"
         ))?;
     }
+    if cases.iter().all(|case| case.instances.is_empty()) {
+        out.line("no data was there to make masks along: see --help")?;
+    }
     Ok(())
 }
 
 fn read(path: &Path) -> Result<Vec<Case>, Failure> {
-    let parse = |name: String, text: &str| -> Result<Case, Failure> {
-        let value: Value = serde_json::from_str(text)
-            .map_err(|error| Failure::request(format!("{name}: {error}")))?;
+    let parse = |name: String, text: &str| -> Case {
+        let value: Value = match serde_json::from_str(text) {
+            Ok(value) => value,
+            Err(error) => {
+                return Case {
+                    name,
+                    schema: Err(format!("no JSON: {error}")),
+                    instances: Vec::new(),
+                };
+            }
+        };
         let (Some(schema), Some(tests)) = (
             value.get("schema"),
             value.get("tests").and_then(Value::as_array),
         ) else {
-            return Ok(Case {
+            return Case {
                 name,
-                schema: value,
+                schema: Ok(value),
                 instances: Vec::new(),
-            });
+            };
         };
         let data = tests.iter().filter_map(|test| test.get("data"));
-        Ok(Case {
+        Case {
             name,
-            schema: schema.clone(),
+            schema: Ok(schema.clone()),
             instances: data.map(Value::to_string).collect(),
-        })
+        }
     };
     if !path.is_dir() {
         let text = input::file(path)?;
         let lines = (1..)
             .zip(text.lines())
             .filter(|(_, line)| !line.trim().is_empty());
-        return lines
+        return Ok(lines
             .map(|(number, line)| parse(format!("{}, line {number}", path.display()), line))
-            .collect();
+            .collect());
     }
     let entries = fs::read_dir(path).map_err(|error| Failure::file(path, "read", &error))?;
     let mut files = Vec::new();
@@ -143,7 +154,7 @@ fn read(path: &Path) -> Result<Vec<Case>, Failure> {
     files.sort();
     files
         .iter()
-        .map(|file| parse(file.display().to_string(), &input::file(file)?))
+        .map(|file| Ok(parse(file.display().to_string(), &input::file(file)?)))
         .collect()
 }
 
@@ -153,7 +164,14 @@ fn walk(
     tokenizer: &Tokenizer,
     times: &mut Times,
 ) -> Result<(), Failure> {
-    let source = GrammarSource::JsonSchema(case.schema.clone());
+    let schema = match &case.schema {
+        Ok(schema) => schema.clone(),
+        Err(reason) => {
+            times.refused.push((case.name.clone(), reason.clone()));
+            return Ok(());
+        }
+    };
+    let source = GrammarSource::JsonSchema(schema);
     let start = Instant::now();
     let grammar = match compiler.compile(&source, &CancelToken::new()) {
         Ok(grammar) => grammar,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{TokenizerArgs, compile, failed, follow, source};
 use crate::failure::Failure;
-use crate::output::{Out, thousands};
+use crate::output::{Out, counted};
 use crate::report::piece;
 use crate::source::SourceArgs;
 
@@ -89,8 +89,8 @@ pub(crate) fn run(args: &MaskArgs, out: &Out) -> Result<(), Failure> {
         out.line(format_args!("forced: \"{shown}\"{more}"))?;
     }
     out.line(format_args!(
-        "{} tokens may follow",
-        thousands(allowed.len() as u64)
+        "{} may follow",
+        counted(allowed.len(), "token")
     ))?;
     for id in allowed.iter().take(args.show) {
         out.line(format_args!("{id:>8}  \"{}\"", piece(&tokenizer, *id)))?;
