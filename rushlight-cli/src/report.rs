@@ -50,6 +50,7 @@ pub(crate) fn answer(response: &Response) -> Map<String, Value> {
                 "forced_tokens": counts.forced,
                 "excluded_tokens": counts.excluded,
                 "rewound_tokens": counts.rewound,
+                "curtailed_tokens": counts.curtailed,
                 "spelling_disagreements": counts.disagreements,
                 "mask_wait_seconds": timings.mask.as_secs_f64(),
             }))),
@@ -77,8 +78,12 @@ pub(crate) fn summary(response: &Response, seed: Option<u64>) -> String {
         Some(at) => format!(", diverged at token {at},"),
         None => String::new(),
     };
+    let curtailed = match response.constraint {
+        Some(counts) if counts.curtailed > 0 => ", in time for --max-tokens",
+        _ => "",
+    };
     format!(
-        "prompt {}{kept}{diverged}{} · answer {}{} · {}{}",
+        "prompt {}{kept}{diverged}{} · answer {}{} · {}{curtailed}{}",
         counted(usage.prompt, "token"),
         rate(response.timings.prefill_rate()),
         counted(usage.completion, "token"),

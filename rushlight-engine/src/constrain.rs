@@ -47,6 +47,8 @@ pub struct ConstraintCounts {
     pub masks: u64,
     /// Tokens refused after sampling, because a rule beside the grammar or the token budget excluded them.
     pub excluded: u64,
+    /// Choices that the token budget narrowed to what ends in time: above 0, the answer might have gone on otherwise.
+    pub curtailed: u64,
     /// Accepted tokens that a refusal undid.
     pub rewound: u64,
     /// Tokens offered as [forced](Constraint::forced).

@@ -7,7 +7,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::iter;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use llguidance::TokenParser;
 use llguidance::earley::{BiasComputer, ParserRecognizer};
@@ -19,8 +19,9 @@ use crate::matcher::push_all;
 use crate::strings::StringPlace;
 use crate::vocabulary::Vocabulary;
 
-/// Bytes that a walk may choose.
-const WALK_BYTES: usize = 16_384;
+/// Bytes that a walk may choose, and one from the start, which a grammar takes once.
+const WALK_BYTES: usize = 2048;
+const FIRST_WALK_BYTES: usize = 8192;
 /// Blanks in a row after which a walk is going nowhere.
 const BLANKS: usize = 64;
 /// Choices that a walk remembers, to go back to.
@@ -29,8 +30,10 @@ const CHOICES: usize = 8;
 const TURNS: usize = 256;
 /// Bytes that a walk may take, those that follow by themselves included.
 const TEXT_BYTES: usize = 1 << 21;
-/// Bytes that a walk over bytes alone may choose where there are closers to try after it.
-const BYTEWISE_BYTES: usize = 256;
+/// Bytes that a walk may choose in an order of closers that did not help the last time.
+const TRY_BYTES: usize = 256;
+/// Orders of closers that are tried, beside theirs.
+const FAVOURITES: usize = 6;
 /// Closers that are tried.
 const MAX_CLOSERS: usize = 64;
 /// States that the search in order of length may visit.
@@ -43,10 +46,10 @@ const STRING_STATES: usize = 4096;
 const STRING_TRIES: usize = 200_000;
 /// What copying the parser for one such search takes, in tries.
 const COPY_TRIES: usize = 500;
-/// Bytes in the order in which a walk tries them inside a string: what closes it, what is short, then the rest.
-const IN_STRING: &[u8] = b"\"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ -_./:@#,;+*=()[]{}<>&%$!?~^'`|\\";
-/// The same elsewhere; blanks and escapes last.
-const ELSEWHERE: &[u8] = b"}]\")>0123456789,:ntfaebcdghijklmopqrsuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ<{[(_-./@#;'`|=+*&%$!?~^ \n\t\r\\";
+/// Bytes in the order in which a walk tries them inside a string: what closes it, what tokenizers join, then the rest.
+const IN_STRING: &[u8] = b"\"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 -_./:@#,;+*=()[]{}<>&%$!?~^'`|\\";
+/// The same elsewhere: what ends a number comes before what makes it longer, blanks and escapes last.
+const ELSEWHERE: &[u8] = b"}]\")>,1234567890:ntfaebcdghijklmopqrsuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ<{[(_-./@#;'`|=+*&%$!?~^ \n\t\r\\";
 
 /// A short text after which the answer may end; empty where it may end already, `None` where none was found.
 pub(crate) fn completion(
@@ -65,31 +68,30 @@ pub(crate) fn completion(
         before,
         text: Vec::new(),
     };
-    let bytewise = match closers.texts.as_slice() {
-        [] => WALK_BYTES,
-        _ => BYTEWISE_BYTES,
-    };
-    // What helped before is tried first: states of one grammar are alike.
-    let mut found = None;
-    if !closers.helped.load(Ordering::Relaxed) {
-        found = walk(start.copy(), vocabulary, &[], bytewise)?;
+    // What helped the last time is tried first: states of one grammar are alike.
+    let helped = closers.helped.load(Ordering::Relaxed);
+    let others = (0..closers.orders()).filter(|&order| order != helped);
+    for order in iter::once(helped).chain(others) {
+        let limit = match (order, before) {
+            (_, []) if order <= 1 => FIRST_WALK_BYTES,
+            _ if order == helped => WALK_BYTES,
+            _ => TRY_BYTES,
+        };
+        let found = walk(start.copy(), vocabulary, &closers.ordered(order), limit)?;
+        if found.is_some() {
+            closers.helped.store(order, Ordering::Relaxed);
+            return Ok(found);
+        }
     }
-    if found.is_none() && !closers.texts.is_empty() {
-        found = walk(start.copy(), vocabulary, &closers.texts, WALK_BYTES)?;
-        closers.helped.store(found.is_some(), Ordering::Relaxed);
-    }
-    match found {
-        Some(text) => Ok(Some(text)),
-        None => search(start, vocabulary),
-    }
+    search(start, vocabulary)
 }
 
 /// Texts of a grammar that end free text.
 #[derive(Debug, Default)]
 pub(crate) struct Closers {
     texts: Vec<Vec<u8>>,
-    /// Whether they found a way where bytes alone did not, the last time.
-    helped: AtomicBool,
+    /// The order in which they found a way the last time.
+    helped: AtomicUsize,
 }
 
 impl Closers {
@@ -105,8 +107,32 @@ impl Closers {
         }
         Self {
             texts: bytes,
-            helped: AtomicBool::new(false),
+            helped: AtomicUsize::new(0),
         }
+    }
+
+    /// The orders in which a walk may try them: none of them, as they stand, and with one of the last few before the others.
+    /// What begins a further round of a loop fits wherever what ends it does, and the end is written last, as a rule.
+    fn orders(&self) -> usize {
+        match self.texts.len() {
+            0 => 1,
+            1 => 2,
+            count => 2 + count.min(FAVOURITES),
+        }
+    }
+
+    fn ordered(&self, order: usize) -> Vec<&[u8]> {
+        let Some(later) = order.checked_sub(1) else {
+            return Vec::new();
+        };
+        let mut texts: Vec<&[u8]> = self.texts.iter().map(Vec::as_slice).collect();
+        if let Some(favourite) = later.checked_sub(1)
+            && let Some(last) = texts.len().checked_sub(favourite + 1)
+            && let Some(before) = texts.get_mut(..=last)
+        {
+            before.rotate_right(1);
+        }
+        texts
     }
 }
 
@@ -306,15 +332,16 @@ impl BiasComputer for Refill<'_> {
     }
 }
 
-/// Goes straight on, closing what can be closed, and chooses `limit` bytes at most, the ends of strings apart. Each of `closers`
-/// is taken as soon as it can be, and once at most until something closes.
+/// Goes straight on, closing what can be closed, and chooses `limit` bytes and closers at most, the ends of strings apart. Each of
+/// `closers` is taken as soon as it can be, and once at most until something closes.
 fn walk(
     mut at: Walk<'_>,
     vocabulary: &Vocabulary,
-    closers: &[Vec<u8>],
+    closers: &[&[u8]],
     limit: usize,
 ) -> Result<Option<Vec<u8>>, String> {
-    let mut left: Vec<&[u8]> = closers.iter().map(Vec::as_slice).collect();
+    // Whether each was taken since something closed.
+    let mut taken = vec![false; closers.len()];
     let (mut chosen, mut tries, mut turns) = (0, STRING_TRIES, 0);
     // Where a byte was chosen, newest last, and how many of the choices there were tried.
     let mut back: VecDeque<(Mark, usize)> = VecDeque::new();
@@ -329,9 +356,10 @@ fn walk(
             return Ok(None);
         }
         if let Some(b'"' | b'}' | b']' | b',' | b'\n') = at.text.last() {
-            left = closers.iter().map(Vec::as_slice).collect();
+            taken.fill(false);
         }
-        if close_once(&mut at, vocabulary, &mut left)? {
+        if close_once(&mut at, vocabulary, closers, &mut taken)? {
+            chosen += 1;
             endless = false;
             back.clear();
             continue;
@@ -371,21 +399,22 @@ fn walk(
     Ok(None)
 }
 
-/// Takes the first closer of `left` that fits here, if one does.
+/// Takes the first of `closers` that fits here and is not `taken`, if one does.
 fn close_once(
     at: &mut Walk<'_>,
     vocabulary: &Vocabulary,
-    left: &mut Vec<&[u8]>,
+    closers: &[&[u8]],
+    taken: &mut [bool],
 ) -> Result<bool, String> {
-    for index in 0..left.len() {
-        let Some(&closer) = left.get(index) else {
-            break;
-        };
-        let rest = closer.get(at.begun(closer)..).unwrap_or(closer);
-        let has_begun = rest.len() < closer.len();
-        for text in iter::once(rest).chain(has_begun.then_some(closer)) {
+    for (closer, taken) in closers.iter().zip(taken) {
+        if *taken {
+            continue;
+        }
+        let begun = at.begun(closer);
+        let rest = closer.get(begun..).unwrap_or(closer);
+        for text in iter::once(rest).chain((begun > 0).then_some(*closer)) {
             if at.allows(text) && at.push_all(text, vocabulary)? {
-                left.remove(index);
+                *taken = true;
                 return Ok(true);
             }
         }

@@ -89,6 +89,9 @@ pub fn lower(
     }
 }
 
+/// Objects inside each other in an example of a list's item.
+const EXAMPLE_DEPTH: usize = 4;
+
 fn json(schema: &Value, options: &SchemaOptions) -> Result<Lowered, GrammarReport> {
     let compiled = json_schema::compile_grammar(schema, options)?;
     Ok(Lowered {
@@ -99,8 +102,8 @@ fn json(schema: &Value, options: &SchemaOptions) -> Result<Lowered, GrammarRepor
     })
 }
 
-/// What ends the loops of a schema's patterns and formats: the texts that they spell out, and what stands between the parts of
-/// addresses and dates.
+/// What ends the loops of a schema's patterns, formats and lists: the texts that they spell out, what stands between the parts
+/// of addresses and dates, and items that a list has to hold.
 fn closers(schema: &Value) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
     let mut open = vec![schema];
@@ -114,12 +117,50 @@ fn closers(schema: &Value) -> Vec<String> {
                 if let Some(Value::String(_)) = members.get("format") {
                     texts.extend(["@", ":", ".", "-", "/", "T", "Z", "+"].map(str::to_owned));
                 }
+                if let Some(item) = members.get("contains") {
+                    texts.extend(example(item, EXAMPLE_DEPTH));
+                }
                 open.extend(members.values());
             }
             _ => {}
         }
     }
     texts
+}
+
+/// A short value that `schema` may well describe, as JSON; a guess, since references and combinations are not followed.
+fn example(schema: &Value, depth: usize) -> Option<String> {
+    let deeper = depth.checked_sub(1)?;
+    let first = |key| schema.get(key).and_then(Value::as_array)?.first();
+    if let Some(value) = schema.get("const").or_else(|| first("enum")) {
+        return Some(value.to_string());
+    }
+    let kind = schema.get("type").and_then(|kind| match kind {
+        Value::Array(kinds) => kinds.first().and_then(Value::as_str),
+        kind => kind.as_str(),
+    });
+    let properties = schema.get("properties").and_then(Value::as_object);
+    Some(match kind {
+        Some("integer" | "number") => schema
+            .get("minimum")
+            .map_or_else(|| "0".to_owned(), Value::to_string),
+        Some("string") => "\"\"".to_owned(),
+        Some("array") => "[]".to_owned(),
+        Some("boolean") => "true".to_owned(),
+        Some("null") => "null".to_owned(),
+        _ => {
+            let required = schema.get("required").and_then(Value::as_array)?;
+            let members = properties.into_iter().flatten();
+            let members = members.filter(|(name, _)| required.iter().any(|r| r == name.as_str()));
+            let written: Option<Vec<String>> = members
+                .map(|(name, value)| {
+                    let name = Value::String(name.clone());
+                    Some(format!("{name}:{}", example(value, deeper)?))
+                })
+                .collect();
+            format!("{{{}}}", written?.join(","))
+        }
+    })
 }
 
 /// The engine parses Lark itself; its parser recurses over groups, so their depth is checked first.
@@ -172,12 +213,52 @@ fn lark(text: &str, limits: &Limits) -> Result<Lowered> {
         ));
     }
     let grammar = TopLevelGrammar::from_lark(text.to_owned());
-    Ok(Lowered::from(GrammarInit::Serialized(grammar)))
+    Ok(Lowered {
+        closers: lark_literals(text),
+        ..Lowered::from(GrammarInit::Serialized(grammar))
+    })
+}
+
+/// The texts that a grammar in Lark spells out, in its quotes and its patterns; what does not read as one is left out.
+fn lark_literals(text: &str) -> Vec<String> {
+    let mut texts = Vec::new();
+    for line in text.lines() {
+        let mut rest = line;
+        while let Some(open) = rest.find(['"', '/', '#', '%']) {
+            let (delimiter, inside) = match rest.get(open..).map(|at| at.split_at(1)) {
+                // A comment; a directive names no text.
+                None | Some(("#" | "%", _)) => break,
+                Some(("/", inside)) if inside.starts_with('/') => break,
+                Some(at) => at,
+            };
+            let mut escaped = false;
+            let end = inside.find(|c| {
+                let ends = !escaped && delimiter.starts_with(c);
+                escaped = !escaped && c == '\\';
+                ends
+            });
+            let Some((body, after)) = end.and_then(|end| inside.split_at_checked(end)) else {
+                break;
+            };
+            match delimiter {
+                "/" => texts.extend(regex::literals(body)),
+                _ => texts.extend(serde_json::from_str::<String>(&format!("\"{body}\"")).ok()),
+            }
+            rest = after.get(1..).unwrap_or("");
+        }
+    }
+    texts
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_of_a_lark_grammar_are_read_from_quotes_and_patterns() {
+        let grammar = "// \"no\"\nstart: \"<think>\" TEXT \"\\n\" | /[a-z]+end/\n%ignore \" \"\nTEXT: /a\\/b/ # \"no\"\n";
+        assert_eq!(lark_literals(grammar), ["<think>", "\n", "end", "a/b"]);
+    }
 
     #[test]
     fn keys_tell_sources_apart() {

@@ -187,7 +187,7 @@ impl Constraint for AfterMarker {
             let error = GrammarError::new(
                 GrammarErrorKind::Budget,
                 format!(
-                    "a thought's end and the shortest answer have {} tokens; {tokens} are left",
+                    "a thought's end and the shortest answer found have {} tokens; {tokens} are left",
                     reserve + 1
                 ),
             );

@@ -176,6 +176,7 @@ impl Matcher {
         }
         self.undo(1)?;
         if self.keep_to_the_way()? {
+            self.counts.curtailed += 1;
             return self.refuse_token(token);
         }
         // No other token fits better. The limit will cut the answer, and whoever counts tokens says so.
@@ -313,7 +314,7 @@ impl Matcher {
     /// Says that at most `tokens` more tokens will be sampled; see [`Constraint::budget`](rushlight_engine::constrain::Constraint::budget).
     ///
     /// # Errors
-    /// [`GrammarErrorKind::Budget`] where the shortest answer known needs more.
+    /// [`GrammarErrorKind::Budget`] where the shortest answer that was found needs more.
     pub fn budget(&mut self, tokens: usize) -> Result<()> {
         self.check_alive()?;
         let reserve = self.grammar.reserve();
@@ -326,7 +327,7 @@ impl Matcher {
         if needed > tokens {
             return Err(GrammarError::new(
                 GrammarErrorKind::Budget,
-                format!("the shortest answer has {needed} tokens; {tokens} are left"),
+                format!("the shortest answer found has {needed} tokens; {tokens} are left"),
             ));
         }
         let mut budget = Budget::new(self.tokens.len(), tokens, reserve);

@@ -180,15 +180,13 @@ impl Matcher {
             return Ok(());
         }
         let left = budget.left(position);
+        if left == 0 {
+            // Whoever counts tokens ends it, and says so.
+            return Ok(());
+        }
         let mut way = self.completion()?;
-        if way
-            .as_ref()
-            .is_some_and(|way| way.is_old && way.tokens >= left)
-        {
-            if let Some(budget) = &mut self.budget {
-                budget.forget_way();
-            }
-            way = self.completion()?;
+        if let Some(old) = way.take_if(|way| way.is_old && way.tokens >= left) {
+            way = Some(self.renewed(old, position)?);
         }
         let (Some(way), Some(budget)) = (way, &self.budget) else {
             return Ok(());
@@ -204,6 +202,7 @@ impl Matcher {
         };
         if way.text.is_empty() {
             // It may end, so it does.
+            self.counts.curtailed += u64::from(next.has_token);
             next.mask.fill(0);
             next.has_token = false;
             return Ok(());
@@ -218,6 +217,7 @@ impl Matcher {
             }
         }
         if has_token {
+            self.counts.curtailed += u64::from(next.mask != kept);
             next.mask = kept;
         }
         Ok(())
@@ -274,8 +274,10 @@ impl Matcher {
         if self.budget.as_ref().is_some_and(|b| !b.looks(position)) {
             return Ok(None);
         }
+        let left = self.budget.as_ref().map_or(0, |b| b.left(position));
         let way = match self.earlier_way(position)? {
-            Some(way) => Some(way),
+            Some(old) if old.tokens < left => Some(old),
+            Some(old) => return Ok(Some(self.renewed(old, position)?)),
             None => self.find_way(position)?,
         };
         if let Some(budget) = &mut self.budget {
@@ -283,6 +285,22 @@ impl Matcher {
                 Some(way) => budget.set_way(way.clone()),
                 None => budget.lose_way(position),
             }
+        }
+        Ok(way)
+    }
+
+    /// `old`, or a shorter way where one is found, as the way from here.
+    fn renewed(&mut self, old: Way, position: usize) -> Result<Way> {
+        let found = self.find_way(position)?;
+        let way = match found.filter(|way| way.tokens < old.tokens) {
+            Some(shorter) => shorter,
+            None => Way {
+                is_old: false,
+                ..old
+            },
+        };
+        if let Some(budget) = &mut self.budget {
+            budget.set_way(way.clone());
         }
         Ok(way)
     }
@@ -306,13 +324,13 @@ impl Matcher {
     }
 
     /// The way to the end from an earlier position, where the answer may end after it from here too. It need not be the shortest
-    /// one any more, so where there is no room beside it another is looked for.
+    /// one any more.
     fn earlier_way(&mut self, position: usize) -> Result<Option<Way>> {
         let Some(budget) = &self.budget else {
             return Ok(None);
         };
         let left = budget.left(position);
-        let fits = |way: &&Way| way.tokens < left;
+        let fits = |way: &&Way| way.tokens <= left;
         let Some(way) = budget.earlier().filter(fits).cloned() else {
             return Ok(None);
         };

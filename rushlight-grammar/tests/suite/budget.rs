@@ -45,6 +45,55 @@ fn a_budget_closes_the_answer() {
 }
 
 #[test]
+fn items_that_a_list_has_to_hold_are_said_in_time() {
+    for (contains, min) in [
+        (json!({"const": 7}), 3),
+        (json!({"const": 7}), 17),
+        (
+            json!({"type": "object", "properties": {"kind": {"const": "sum"}}, "required": ["kind"]}),
+            2,
+        ),
+    ] {
+        let grammar = compile(&GrammarSource::JsonSchema(json!({
+            "type": "array", "contains": contains, "minContains": min,
+        })))
+        .unwrap();
+        let mut draws = Draws(3);
+        let mut m = grammar.matcher();
+        let mut mask = mask_of(&m);
+        m.budget(60).unwrap();
+        while m.mask(&mut mask).unwrap() == MaskStatus::Constrained {
+            assert!(
+                m.tokens().len() < 60,
+                "{:?}",
+                String::from_utf8_lossy(m.text())
+            );
+            let legal = set(&mask);
+            m.accept(legal[draws.below(legal.len())]).unwrap();
+        }
+        assert!(m.may_end().unwrap());
+        assert!(m.counts().curtailed > 0);
+    }
+}
+
+#[test]
+fn the_shortest_answer_is_short_in_numbers_and_strings() {
+    for (schema, tokens) in [
+        (
+            json!({"type": "array", "minItems": 2, "items": {"type": "integer", "minimum": 1}}),
+            5,
+        ),
+        (
+            json!({"type": "array", "minItems": 2, "items": {"type": "number", "exclusiveMinimum": 0}}),
+            9,
+        ),
+    ] {
+        let grammar = compile(&GrammarSource::JsonSchema(schema)).unwrap();
+        assert!(grammar.reserve() <= tokens, "{}", grammar.reserve());
+    }
+}
+
+#[test]
 fn a_token_that_leaves_no_room_is_undone_and_one_on_the_way_is_taken() {
     // Each opening bracket makes the way to the end longer by a whole record.
     let record = json!({
@@ -197,6 +246,40 @@ fn free_text_is_closed_by_the_text_that_ends_it() {
 }
 
 #[test]
+fn a_further_round_of_a_loop_is_not_taken_for_its_end() {
+    for source in [
+        GrammarSource::Regex(r#""[^"]*"(, "[^"]*")*;"#.into()),
+        GrammarSource::Ebnf("root ::= (\"- \" [^\\n]+ \"\\n\")+ \"Done\"\n".into()),
+        GrammarSource::Ebnf("root ::= (\"- \" [^\\n]+ \"\\n\")+ \"\\n\"\n".into()),
+        GrammarSource::Ebnf(
+            "root ::= \"BEGIN\\n\" line{3,} \"FINISHED\"\nline ::= [a-zA-Z ,]+ \"\\n\"\n".into(),
+        ),
+        GrammarSource::Lark("start: TEXT \".\"\nTEXT: /[a-z]+/\n".into()),
+        GrammarSource::Lark("start: TEXT \"</think>\"\nTEXT: /[^<]*/\n".into()),
+        GrammarSource::Lark("start: line+ \"END\"\nline: /[^\\n]*/ \"\\n\"\n".into()),
+    ] {
+        let grammar = compiler(toy_canonical())
+            .compile(&source, &CancelToken::new())
+            .unwrap();
+        for seed in 0..4 {
+            let mut draws = Draws(seed);
+            let mut m = grammar.matcher();
+            let mut mask = mask_of(&m);
+            m.budget(60).unwrap();
+            while m.tokens().len() < 60
+                && m.mask(&mut mask).unwrap() == MaskStatus::Constrained
+                && !m.has_ended()
+            {
+                let allowed = set(&mask);
+                m.accept(allowed[draws.below(allowed.len())]).unwrap();
+            }
+            let text = String::from_utf8_lossy(m.text()).into_owned();
+            assert!(m.may_end().unwrap(), "{source:?}: {text:?}");
+        }
+    }
+}
+
+#[test]
 fn loops_before_a_text_that_must_come_are_left_in_time() {
     for source in [
         GrammarSource::Regex("[a-z]+@[a-z]{3}".into()),
@@ -212,16 +295,18 @@ fn loops_before_a_text_that_must_come_are_left_in_time() {
             let mut m = grammar.matcher();
             let mut mask = mask_of(&m);
             m.budget(40).unwrap();
-            while m.mask(&mut mask).unwrap() == MaskStatus::Constrained && !m.has_ended() {
-                assert!(
-                    m.tokens().len() < 40,
-                    "{source:?}: {:?}",
-                    String::from_utf8_lossy(m.text())
-                );
+            while m.tokens().len() < 40
+                && m.mask(&mut mask).unwrap() == MaskStatus::Constrained
+                && !m.has_ended()
+            {
                 let allowed = set(&mask);
                 m.accept(allowed[draws.below(allowed.len())]).unwrap();
             }
-            assert!(m.may_end().unwrap());
+            assert!(
+                m.may_end().unwrap(),
+                "{source:?}: {:?}",
+                String::from_utf8_lossy(m.text())
+            );
         }
     }
 }
