@@ -318,7 +318,7 @@ impl<'a> Compiler<'a> {
         self.mute = mute;
     }
 
-    /// As [`Compiler::note`], with the reason; a guard that is needed but switched off is a problem.
+    /// Notes that a guard enforces it, and why; a guard that is needed but switched off is a problem.
     pub(super) fn need_guard(&mut self, id: NodeId, keyword: &'static str, reason: &str) {
         if self.mute > 0 {
             return;

@@ -185,6 +185,8 @@ impl<'a> Compiler<'a> {
                 )
             }
             "$ref" => made("$ref", Test::Ref(self.reference(place, "$ref", value)?)),
+            // 2020-12 has the other one in its place.
+            "$recursiveRef" if place.dialect > Dialect::Draft2019 => Ok(None),
             "$recursiveRef" | "$dynamicRef" => self.dynamic(place, key, value).map(Some),
             "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => {
                 self.bound(id, map, key, value)
@@ -595,8 +597,10 @@ fn guarded(pattern: &str, keyword: &'static str, reason: String) -> Read<String>
 pub(super) fn since(keyword: &str) -> Dialect {
     match keyword {
         "const" | "contains" | "propertyNames" => Dialect::Draft6,
-        "if" => Dialect::Draft7,
-        "dependentRequired"
+        "if" | "then" | "else" => Dialect::Draft7,
+        "maxContains"
+        | "minContains"
+        | "dependentRequired"
         | "dependentSchemas"
         | "unevaluatedItems"
         | "unevaluatedProperties"

@@ -518,6 +518,13 @@ fn what_asserts_nothing_is_told() {
         })),
         ["/properties/a/maxLength: up to draft-07, what is beside $ref has no meaning"]
     );
+    assert_eq!(
+        told(json!({
+            "$schema": "http://json-schema.org/draft-06/schema#",
+            "if": true, "then": false, "contains": {"const": 1}, "minContains": 2,
+        })),
+        ["if", "then", "minContains"].map(|k| format!("/{k}: a later draft introduced it"))
+    );
     // What is read with another keyword asserts something.
     for schema in [
         json!({"prefixItems": [{"const": 1}], "items": false, "contains": {"const": 1}, "minContains": 1}),
