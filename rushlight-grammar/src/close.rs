@@ -1,5 +1,9 @@
 //! Finds a short text that closes an answer from where it stands.
 //!
+//! A grammar's closers are the texts that it spells out: what ends a loop over free text is one of them, and no search byte by
+//! byte finds it. A walk takes them as they fit, in an order; which order helps depends on the grammar, so each sequence begins
+//! with the one that helped it the last time.
+//!
 //! The search walks a copy of the parser a byte at a time. Inside a string it takes the shortest text that the lexer closes it
 //! after; else, where there is a choice, it tries the bytes that close things first. A walk that does not end within its limit
 //! is given up for a search in order of length; one that can go nowhere, as where a guard refuses every way to close the value
@@ -7,7 +11,6 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::iter;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use llguidance::TokenParser;
 use llguidance::earley::{BiasComputer, ParserRecognizer};
@@ -34,8 +37,9 @@ const TEXT_BYTES: usize = 1 << 21;
 const TRY_BYTES: usize = 256;
 /// Orders of closers that are tried, beside theirs.
 const FAVOURITES: usize = 6;
-/// Closers that are tried.
+/// Closers that are tried, and their bytes.
 const MAX_CLOSERS: usize = 64;
+const CLOSER_BYTES: usize = 256;
 /// States that the search in order of length may visit.
 const SEARCH_STATES: usize = 600;
 /// Bytes of all texts that it may copy: each step copies a state.
@@ -51,12 +55,14 @@ const IN_STRING: &[u8] = b"\"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY
 /// The same elsewhere: what ends a number comes before what makes it longer, blanks and escapes last.
 const ELSEWHERE: &[u8] = b"}]\")>,1234567890:ntfaebcdghijklmopqrsuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ<{[(_-./@#;'`|=+*&%$!?~^ \n\t\r\\";
 
-/// A short text after which the answer may end; empty where it may end already, `None` where none was found.
+/// A short text after which the answer may end; empty where it may end already, `None` where none was found. `helped` is the
+/// order of closers that is tried first, and then the one that helped.
 pub(crate) fn completion(
     parser: &TokenParser,
     guards: Vec<Box<dyn GuardRun>>,
     before: &[u8],
     grammar: &CompiledGrammar,
+    helped: &mut usize,
 ) -> Result<Option<Vec<u8>>, String> {
     let (vocabulary, closers) = (grammar.vocabulary(), grammar.closers());
     let mut place = StringPlace::default();
@@ -68,18 +74,17 @@ pub(crate) fn completion(
         before,
         text: Vec::new(),
     };
-    // What helped the last time is tried first: states of one grammar are alike.
-    let helped = closers.helped.load(Ordering::Relaxed);
-    let others = (0..closers.orders()).filter(|&order| order != helped);
-    for order in iter::once(helped).chain(others) {
-        let limit = match (order, before) {
-            (_, []) if order <= 1 => FIRST_WALK_BYTES,
-            _ if order == helped => WALK_BYTES,
+    let first = *helped;
+    let others = (0..closers.orders()).filter(|&order| order != first);
+    for order in iter::once(first).chain(others) {
+        let limit = match before {
+            [] if order <= 1 => FIRST_WALK_BYTES,
+            _ if order == first => WALK_BYTES,
             _ => TRY_BYTES,
         };
         let found = walk(start.copy(), vocabulary, &closers.ordered(order), limit)?;
         if found.is_some() {
-            closers.helped.store(order, Ordering::Relaxed);
+            *helped = order;
             return Ok(found);
         }
     }
@@ -90,25 +95,20 @@ pub(crate) fn completion(
 #[derive(Debug, Default)]
 pub(crate) struct Closers {
     texts: Vec<Vec<u8>>,
-    /// The order in which they found a way the last time.
-    helped: AtomicUsize,
 }
 
 impl Closers {
+    /// The last few of `texts`, each once.
     pub(crate) fn new(texts: Vec<String>) -> Self {
-        let mut bytes: Vec<Vec<u8>> = Vec::new();
-        for text in texts {
-            if bytes.len() < MAX_CLOSERS
-                && !text.is_empty()
-                && !bytes.iter().any(|known| known == text.as_bytes())
-            {
-                bytes.push(text.into_bytes());
-            }
-        }
-        Self {
-            texts: bytes,
-            helped: AtomicUsize::new(0),
-        }
+        let mut seen = HashSet::new();
+        let short = |text: &String| (1..=CLOSER_BYTES).contains(&text.len());
+        let mut texts: Vec<Vec<u8>> = texts
+            .into_iter()
+            .filter(|text| short(text) && seen.insert(text.clone()))
+            .map(String::into_bytes)
+            .collect();
+        texts.drain(..texts.len().saturating_sub(MAX_CLOSERS));
+        Self { texts }
     }
 
     /// The orders in which a walk may try them: none of them, as they stand, and with one of the last few before the others.
@@ -116,8 +116,7 @@ impl Closers {
     fn orders(&self) -> usize {
         match self.texts.len() {
             0 => 1,
-            1 => 2,
-            count => 2 + count.min(FAVOURITES),
+            count => 1 + count.min(1 + FAVOURITES),
         }
     }
 

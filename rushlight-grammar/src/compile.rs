@@ -265,8 +265,8 @@ fn start(shared: &Shared, limits: &Limits, grammar: GrammarInit) -> Result<Token
     Ok(parser)
 }
 
-/// What the engine says of the grammar `source`: a line that may begin with the place, as in `at 3(7): …`, and for a pattern a drawing of
-/// it under which a line says what is wrong.
+/// What the engine says of the grammar `source`: a line that may begin with the place, as in `at 3(7): …`, and for a pattern a
+/// drawing of it, under which a line says what is wrong.
 fn engine_error(text: &str, source: &str) -> GrammarError {
     let mut lines = text.lines();
     let first = lines.next().unwrap_or("");
@@ -328,7 +328,8 @@ pub struct CompiledGrammar {
     minimal: Option<String>,
     closers: Closers,
     strings: BoundedStrings,
-    shortest: OnceLock<Option<Vec<u8>>>,
+    // With the order of closers that found it.
+    shortest: OnceLock<Option<(Vec<u8>, usize)>>,
     master: Mutex<TokenParser>,
     // What broke the master on its first mask: it would break every copy.
     broken: OnceLock<GrammarError>,
@@ -407,18 +408,29 @@ impl CompiledGrammar {
 
     /// A short whole answer, where one was found.
     pub(crate) fn shortest(&self) -> Option<&[u8]> {
+        self.find_shortest().map(|(text, _)| text.as_slice())
+    }
+
+    /// The order of closers with which a sequence begins.
+    pub(crate) fn first_order(&self) -> usize {
+        self.find_shortest().map_or(0, |(_, order)| *order)
+    }
+
+    fn find_shortest(&self) -> Option<&(Vec<u8>, usize)> {
         let find = || {
             if let Some(text) = &self.minimal {
-                return Some(text.clone().into_bytes());
+                return Some((text.clone().into_bytes(), 0));
             }
             let parser = self.copy().ok()?;
             let guards = self.guards.iter().map(|g| g.begin()).collect();
+            let mut order = 0;
             let found = llguidance::panic_utils::catch_unwind(AssertUnwindSafe(|| {
-                Ok(close::completion(&parser, guards, &[], self))
+                Ok(close::completion(&parser, guards, &[], self, &mut order))
             }));
-            found.ok()?.ok()?
+            let text: Option<Vec<u8>> = found.ok()?.ok()?;
+            Some((text?, order))
         };
-        self.shortest.get_or_init(find).as_deref()
+        self.shortest.get_or_init(find).as_ref()
     }
 
     /// Bytes that it holds, by estimate, without its masks and what its sequences add.

@@ -34,7 +34,7 @@ pub struct Limits {
     pub mask_lexer_work: u64,
     /// Earley items made for one mask; about 20,000 a millisecond. Default 500,000.
     pub mask_items: usize,
-    /// Refusals that guards and the token budget may cause in one sequence before it fails. Default 256.
+    /// Times that guards may make one sequence go back before it fails. Default 256.
     pub rewinds: usize,
 }
 

@@ -17,7 +17,7 @@ use llguidance::api::{GrammarInit, TopLevelGrammar};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum GrammarSource {
-    /// A JSON Schema, 2020-12 or draft-07: see [`json_schema`](crate::json_schema).
+    /// A JSON Schema, draft-04 to 2020-12: see [`json_schema`](crate::json_schema).
     JsonSchema(Value),
     /// Any JSON object.
     JsonObject,
@@ -91,6 +91,8 @@ pub fn lower(
 
 /// Objects inside each other in an example of a list's item.
 const EXAMPLE_DEPTH: usize = 4;
+/// Members of one of them.
+const EXAMPLE_MEMBERS: usize = 16;
 
 fn json(schema: &Value, options: &SchemaOptions) -> Result<Lowered, GrammarReport> {
     let compiled = json_schema::compile_grammar(schema, options)?;
@@ -104,12 +106,12 @@ fn json(schema: &Value, options: &SchemaOptions) -> Result<Lowered, GrammarRepor
 
 /// What ends the loops of a schema's patterns, formats and lists: the texts that they spell out, what stands between the parts
 /// of addresses and dates, and items that a list has to hold.
-fn closers(schema: &Value) -> Vec<String> {
+pub(crate) fn closers(schema: &Value) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
     let mut open = vec![schema];
     while let Some(value) = open.pop() {
         match value {
-            Value::Array(items) => open.extend(items),
+            Value::Array(items) => open.extend(items.iter().rev()),
             Value::Object(members) => {
                 if let Some(Value::String(pattern)) = members.get("pattern") {
                     texts.extend(regex::literals(pattern));
@@ -120,7 +122,7 @@ fn closers(schema: &Value) -> Vec<String> {
                 if let Some(item) = members.get("contains") {
                     texts.extend(example(item, EXAMPLE_DEPTH));
                 }
-                open.extend(members.values());
+                open.extend(members.values().rev());
             }
             _ => {}
         }
@@ -150,6 +152,9 @@ fn example(schema: &Value, depth: usize) -> Option<String> {
         Some("null") => "null".to_owned(),
         _ => {
             let required = schema.get("required").and_then(Value::as_array)?;
+            if required.len() > EXAMPLE_MEMBERS {
+                return None;
+            }
             let members = properties.into_iter().flatten();
             let members = members.filter(|(name, _)| required.iter().any(|r| r == name.as_str()));
             let written: Option<Vec<String>> = members

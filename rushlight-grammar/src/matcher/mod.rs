@@ -25,6 +25,9 @@ use crate::strings::StringPlace;
 use crate::vocabulary::Vocabulary;
 pub(crate) use advance::push_all;
 
+/// Tokens that the budget refuses in one place before it is given up.
+const REFUSED_HERE: usize = 16;
+
 /// Follows one sequence through a [`CompiledGrammar`].
 pub struct Matcher {
     grammar: Arc<CompiledGrammar>,
@@ -46,6 +49,8 @@ pub struct Matcher {
     next: Option<Next>,
     string_mask: Option<StringMask>,
     budget: Option<Budget>,
+    // The order of closers that led to the end the last time.
+    order: usize,
     refusals: usize,
     counts: ConstraintCounts,
 }
@@ -85,6 +90,7 @@ impl Matcher {
             next: None,
             string_mask: None,
             budget: None,
+            order: 0,
             refusals: 0,
             counts: ConstraintCounts::default(),
         }
@@ -175,12 +181,15 @@ impl Matcher {
             return Ok(Accepted::Taken);
         }
         self.undo(1)?;
-        if self.keep_to_the_way()? {
-            self.counts.curtailed += 1;
+        let position = self.tokens.len();
+        let refused = self.excluded.iter().filter(|(at, _)| *at == position);
+        if refused.count() < REFUSED_HERE && self.keep_to_the_way()? {
             return self.refuse_token(token);
         }
         // No other token fits better. The limit will cut the answer, and whoever counts tokens says so.
         self.budget = None;
+        self.excluded.clear();
+        // The guards took it before.
         self.push_guards(token);
         self.consume(token)?;
         Ok(Accepted::Taken)
@@ -272,6 +281,7 @@ impl Matcher {
             next: None,
             string_mask: None,
             budget: self.budget.clone(),
+            order: self.order,
             refusals: self.refusals,
             counts: self.counts,
         })
@@ -318,8 +328,9 @@ impl Matcher {
     pub fn budget(&mut self, tokens: usize) -> Result<()> {
         self.check_alive()?;
         let reserve = self.grammar.reserve();
-        // An earlier budget's looks say nothing about this one.
+        // What an earlier budget looked for and refused says nothing about this one.
         let earlier = self.budget.take();
+        self.order = self.grammar.first_order();
         let way = self.completion();
         self.budget = earlier;
         let way = way?;
@@ -335,6 +346,7 @@ impl Matcher {
             budget.set_way(way);
         }
         self.budget = Some(budget);
+        self.excluded.clear();
         self.next = None;
         Ok(())
     }

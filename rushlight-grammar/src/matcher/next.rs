@@ -312,8 +312,11 @@ impl Matcher {
         } else {
             let guards: Vec<_> = self.guards.iter().map(|g| g.fork()).collect();
             let before = std::mem::take(&mut self.text);
-            let way = self.engine(|parser| close::completion(parser, guards, &before, &grammar));
+            let mut order = self.order;
+            let way = self
+                .engine(|parser| close::completion(parser, guards, &before, &grammar, &mut order));
             self.text = before;
+            self.order = order;
             way?
         };
         Ok(text.map(|text| Way {

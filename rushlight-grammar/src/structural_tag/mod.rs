@@ -44,6 +44,7 @@ use crate::json_schema::SchemaOptions;
 use crate::limits::Limits;
 use crate::lower::{Guard, Lowered};
 use crate::regex;
+use crate::source;
 use crate::target::Target;
 use crate::vocabulary::Vocabulary;
 use document::{At, Format, any_text, format_of};
@@ -80,6 +81,7 @@ fn build(
         schema,
         tags: Tags::default(),
         whole: Vec::new(),
+        closers: Vec::new(),
         nodes: 0,
     };
     let place = At {
@@ -87,7 +89,9 @@ fn build(
         depth: 0,
     };
     let first = builder.format(&format.value, &place, &Around::start())?;
-    let closers = builder.tags.ends();
+    // What ends a tag is written last.
+    let mut closers = builder.closers;
+    closers.extend(builder.tags.ends());
     let tags = Arc::new(builder.tags);
     let mut guards = builder.whole;
     if tags.has_guards() {
@@ -131,6 +135,8 @@ struct Builder<'a> {
     tags: Tags,
     // Guards of a schema that is the whole text.
     whole: Vec<Arc<dyn Guard>>,
+    // Texts that end free text within contents.
+    closers: Vec<String>,
     nodes: usize,
 }
 
@@ -170,7 +176,9 @@ impl Builder<'_> {
             }
             "regex" => {
                 at.only(object, &["type", "pattern"])?;
-                let expression = regex::expression(at.text(object, "pattern")?, self.limits)
+                let pattern = at.text(object, "pattern")?;
+                self.closers.extend(regex::literals(pattern));
+                let expression = regex::expression(pattern, self.limits)
                     .map_err(|e| e.under_pointer(&at.under("pattern").pointer))?;
                 Ok(self.target.lexeme(expression)?)
             }
@@ -213,6 +221,7 @@ impl Builder<'_> {
                     .into());
             }
         }
+        self.closers.extend(source::closers(schema));
         let (symbol, guards) = self.embed(schema, &inner)?;
         match around.tag {
             _ if guards.is_empty() => {
