@@ -138,7 +138,7 @@ impl Budget {
         self.strict_at = Some(position);
     }
 
-    /// The token before `position` left `way` for what does not end in time, and is undone.
+    /// The token before `position`, where `way` led to the end, does not end in time, and is undone.
     pub(crate) fn regret(&mut self, way: Way, position: usize) {
         self.earlier = Some((position.saturating_sub(1), way));
         self.way = None;

@@ -167,6 +167,7 @@ impl Matcher {
         if let Some(text) = self.push_guards(token) {
             return self.refuse_text(text);
         }
+        let way = self.budget.as_ref().and_then(Budget::way).cloned();
         self.consume(token)?;
         if !self.guards.is_empty() {
             // A guard may leave nothing to say; the sequence must learn that now, when it can still go back.
@@ -179,6 +180,10 @@ impl Matcher {
         }
         if self.fits_budget()? {
             return Ok(Accepted::Taken);
+        }
+        // The way from before the token is known to fit, though the token may be a wasteful start of it.
+        if let (Some(budget), Some(way)) = (&mut self.budget, way) {
+            budget.regret(way, self.tokens.len());
         }
         self.undo(1)?;
         let position = self.tokens.len();

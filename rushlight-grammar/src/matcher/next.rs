@@ -234,7 +234,7 @@ impl Matcher {
             return Ok(true);
         }
         let (zone, left) = (budget.zone(position), budget.left(position));
-        let known = budget.left_the_way(position).cloned();
+        let left_a_way = budget.left_the_way(position).is_some();
         let fits = match self.completion()? {
             Some(way) => {
                 if let Some(budget) = &mut self.budget {
@@ -243,11 +243,8 @@ impl Matcher {
                 way.tokens <= left
             }
             // This late, what is known is not given up.
-            None => zone != Zone::Hard || known.is_none(),
+            None => zone != Zone::Hard || !left_a_way,
         };
-        if let (false, Some(budget), Some(known)) = (fits, &mut self.budget, known) {
-            budget.regret(known, position);
-        }
         Ok(fits)
     }
 
