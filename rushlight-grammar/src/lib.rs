@@ -59,6 +59,7 @@ mod compile;
 pub mod ebnf;
 mod error;
 pub mod json_schema;
+mod lark;
 mod limits;
 pub mod lower;
 mod matcher;

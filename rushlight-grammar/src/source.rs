@@ -4,14 +4,14 @@ use serde_json::Value;
 
 use crate::choice;
 use crate::ebnf;
-use crate::error::{GrammarError, GrammarErrorKind, GrammarReport, Place, Result};
+use crate::error::GrammarReport;
 use crate::json_schema::{self, SchemaOptions};
+use crate::lark;
 use crate::limits::Limits;
 use crate::lower::Lowered;
 use crate::regex;
 use crate::structural_tag;
 use crate::vocabulary::Vocabulary;
-use llguidance::api::{GrammarInit, TopLevelGrammar};
 
 /// A source of guided generation.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,7 +80,7 @@ pub fn lower(
         GrammarSource::JsonSchema(value) => json(value, schema),
         GrammarSource::JsonObject => json(&serde_json::json!({"type": "object"}), schema),
         GrammarSource::Ebnf(text) => ebnf::lower(text, vocabulary, limits),
-        GrammarSource::Lark(text) => Ok(lark(text, limits)?),
+        GrammarSource::Lark(text) => Ok(lark::lower(text, limits)?),
         GrammarSource::Regex(pattern) => Ok(regex::lower(pattern, limits)?),
         GrammarSource::Choice(texts) => Ok(choice::lower(texts, limits)?),
         GrammarSource::StructuralTag(value) => {
@@ -168,102 +168,9 @@ fn example(schema: &Value, depth: usize) -> Option<String> {
     })
 }
 
-/// The engine parses Lark itself; its parser recurses over groups, so their depth is checked first.
-fn lark(text: &str, limits: &Limits) -> Result<Lowered> {
-    limits.check_bytes(text.len())?;
-    let mut depth = 0usize;
-    let mut rules = 0usize;
-    let mut quote: Option<char> = None;
-    let mut escaped = false;
-    for (line, content) in (1..).zip(text.lines()) {
-        rules += usize::from(content.contains(':'));
-        for (column, c) in (1..).zip(content.chars()) {
-            if let Some(open) = quote {
-                match c {
-                    _ if escaped => escaped = false,
-                    '\\' => escaped = true,
-                    _ if c == open => quote = None,
-                    _ => {}
-                }
-                continue;
-            }
-            match c {
-                '"' | '/' => quote = Some(c),
-                '(' | '[' | '{' => {
-                    depth += 1;
-                    if depth > limits.depth {
-                        return Err(GrammarError::new(
-                            GrammarErrorKind::Limit,
-                            format!("groups are nested more than {} deep", limits.depth),
-                        )
-                        .with_place(Place::Text {
-                            rule: None,
-                            line,
-                            column,
-                        }));
-                    }
-                }
-                ')' | ']' | '}' => depth = depth.saturating_sub(1),
-                _ => {}
-            }
-        }
-        // Neither strings nor patterns go over a line; a comment may hold a lone quote.
-        quote = None;
-        escaped = false;
-    }
-    if rules > limits.rules {
-        return Err(GrammarError::new(
-            GrammarErrorKind::Limit,
-            format!("{rules} rules; the limit is {}", limits.rules),
-        ));
-    }
-    let grammar = TopLevelGrammar::from_lark(text.to_owned());
-    Ok(Lowered {
-        closers: lark_literals(text),
-        ..Lowered::from(GrammarInit::Serialized(grammar))
-    })
-}
-
-/// The texts that a grammar in Lark spells out, in its quotes and its patterns; what does not read as one is left out.
-fn lark_literals(text: &str) -> Vec<String> {
-    let mut texts = Vec::new();
-    for line in text.lines() {
-        let mut rest = line;
-        while let Some(open) = rest.find(['"', '/', '#', '%']) {
-            let (delimiter, inside) = match rest.get(open..).map(|at| at.split_at(1)) {
-                // A comment; a directive names no text.
-                None | Some(("#" | "%", _)) => break,
-                Some(("/", inside)) if inside.starts_with('/') => break,
-                Some(at) => at,
-            };
-            let mut escaped = false;
-            let end = inside.find(|c| {
-                let ends = !escaped && delimiter.starts_with(c);
-                escaped = !escaped && c == '\\';
-                ends
-            });
-            let Some((body, after)) = end.and_then(|end| inside.split_at_checked(end)) else {
-                break;
-            };
-            match delimiter {
-                "/" => texts.extend(regex::literals(body)),
-                _ => texts.extend(serde_json::from_str::<String>(&format!("\"{body}\"")).ok()),
-            }
-            rest = after.get(1..).unwrap_or("");
-        }
-    }
-    texts
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn texts_of_a_lark_grammar_are_read_from_quotes_and_patterns() {
-        let grammar = "// \"no\"\nstart: \"<think>\" TEXT \"\\n\" | /[a-z]+end/\n%ignore \" \"\nTEXT: /a\\/b/ # \"no\"\n";
-        assert_eq!(lark_literals(grammar), ["<think>", "\n", "end", "a/b"]);
-    }
 
     #[test]
     fn keys_tell_sources_apart() {
@@ -275,24 +182,6 @@ mod tests {
         assert_ne!(
             GrammarSource::Regex("a".into()).cache_key(),
             GrammarSource::Lark("a".into()).cache_key()
-        );
-    }
-
-    #[test]
-    fn deep_lark_is_refused_with_line_and_column() {
-        let text = format!("start: {}\"a\"{}", "(".repeat(300), ")".repeat(300));
-        let e = lark(&text, &Limits::default()).unwrap_err();
-        assert_eq!(e.kind(), GrammarErrorKind::Limit);
-        assert!(e.to_string().starts_with("1:258: "), "{e}");
-        assert!(
-            lark(
-                "start: \"((((\" // ((\n",
-                &Limits {
-                    depth: 2,
-                    ..Limits::default()
-                }
-            )
-            .is_ok()
         );
     }
 }

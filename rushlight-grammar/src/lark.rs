@@ -1,0 +1,183 @@
+//! Grammars in the mask engine's variant of Lark.
+//!
+//! The engine reads them itself. Its parser recurses over groups, so their depth is checked first; and the texts that a grammar
+//! spells out are collected, as they end what a token limit has to close. Both look at the text as the engine's lexer cuts it.
+
+use llguidance::api::{GrammarInit, TopLevelGrammar};
+
+use crate::error::{GrammarError, GrammarErrorKind, Place, Result};
+use crate::limits::Limits;
+use crate::lower::Lowered;
+use crate::regex;
+
+/// Lowers a grammar.
+///
+/// # Errors
+/// [`GrammarErrorKind::Limit`]; what the engine finds wrong is told when it compiles.
+pub(crate) fn lower(text: &str, limits: &Limits) -> Result<Lowered> {
+    limits.check_bytes(text.len())?;
+    let rules = text.lines().filter(|line| line.contains(':')).count();
+    if rules > limits.rules {
+        return Err(GrammarError::new(
+            GrammarErrorKind::Limit,
+            format!("{rules} rules; the limit is {}", limits.rules),
+        ));
+    }
+    let pieces = pieces(text);
+    check_depth(text, &pieces, limits)?;
+    let grammar = TopLevelGrammar::from_lark(text.to_owned());
+    Ok(Lowered {
+        closers: literals(&pieces),
+        ..Lowered::from(GrammarInit::Serialized(grammar))
+    })
+}
+
+/// A part of a grammar's text, without its delimiters; comments are none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Piece<'a> {
+    Code(&'a str),
+    Text(&'a str),
+    Pattern(&'a str),
+}
+
+/// The pieces of `text`. What is not closed is code: the engine refuses it.
+fn pieces(text: &str) -> Vec<Piece<'_>> {
+    let mut out = Vec::new();
+    let (mut code, mut at) = (0, 0);
+    while let Some(found) = text.get(at..).and_then(|rest| rest.find(['"', '/', '#'])) {
+        let open = at + found;
+        let (sign, inside) = text.get(open..).unwrap_or("").split_at(1);
+        let is_comment = sign == "#" || sign == "/" && inside.starts_with('/');
+        let body = match sign {
+            _ if is_comment => inside.split('\n').next(),
+            // A pattern may go over lines, a text does not.
+            "/" => closed(inside, '/', false).filter(|body| !body.is_empty()),
+            _ => closed(inside, '"', true),
+        };
+        at = open + 1;
+        let Some(body) = body else {
+            continue;
+        };
+        out.extend(text.get(code..open).map(Piece::Code));
+        at += body.len();
+        if !is_comment {
+            at += 1;
+            out.push(match sign {
+                "/" => Piece::Pattern(body),
+                _ => Piece::Text(body),
+            });
+        }
+        code = at;
+    }
+    out.extend(text.get(code..).map(Piece::Code));
+    out
+}
+
+/// What stands before the first `end` that no backslash escapes.
+fn closed(inside: &str, end: char, in_line: bool) -> Option<&str> {
+    let mut escaped = false;
+    for (at, c) in inside.char_indices() {
+        match c {
+            '\n' if in_line || escaped => return None,
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            _ if c == end => return inside.get(..at),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn check_depth(text: &str, pieces: &[Piece<'_>], limits: &Limits) -> Result<()> {
+    let mut depth = 0usize;
+    for piece in pieces {
+        let Piece::Code(code) = piece else {
+            continue;
+        };
+        for (at, c) in code.char_indices() {
+            match c {
+                '(' | '[' | '{' => depth += 1,
+                ')' | ']' | '}' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            if depth > limits.depth {
+                let start = code.as_ptr().addr() - text.as_ptr().addr();
+                let before = text.get(..start + at).unwrap_or("");
+                let line = before.rsplit('\n').next().unwrap_or("");
+                return Err(GrammarError::new(
+                    GrammarErrorKind::Limit,
+                    format!("groups are nested more than {} deep", limits.depth),
+                )
+                .with_place(Place::Text {
+                    rule: None,
+                    line: before.matches('\n').count() + 1,
+                    column: line.chars().count() + 1,
+                }));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The texts that a grammar spells out, in its texts and its patterns.
+fn literals(pieces: &[Piece<'_>]) -> Vec<String> {
+    let mut texts = Vec::new();
+    for piece in pieces {
+        match piece {
+            Piece::Code(_) => {}
+            Piece::Text(body) => {
+                texts.extend(serde_json::from_str::<String>(&format!("\"{body}\"")).ok());
+            }
+            Piece::Pattern(body) => texts.extend(regex::literals(body)),
+        }
+    }
+    texts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_and_patterns_are_told_from_code_and_comments() {
+        let grammar = "// \"no\"\nstart: \"<think>\" TEXT \"\\n\" | /[a-z]+end/\nTEXT: /a\\/b/ # \"no\"\nb: \"c#d\"";
+        assert_eq!(
+            literals(&pieces(grammar)),
+            ["<think>", "\n", "end", "a/b", "c#d"]
+        );
+        assert_eq!(
+            pieces("a: /x\n\"/ (\"b"),
+            [
+                Piece::Code("a: "),
+                Piece::Pattern("x\n\""),
+                Piece::Code(" (\"b")
+            ]
+        );
+    }
+
+    #[test]
+    fn deep_lark_is_refused_with_line_and_column() {
+        let text = format!("start: {}\"a\"{}", "(".repeat(300), ")".repeat(300));
+        let e = lower(&text, &Limits::default()).unwrap_err();
+        assert_eq!(e.kind(), GrammarErrorKind::Limit);
+        assert!(e.to_string().starts_with("1:258: "), "{e}");
+    }
+
+    #[test]
+    fn groups_are_counted_in_code_alone() {
+        let limits = Limits::default();
+        let deep = "(".repeat(limits.depth + 1);
+        for sound in [
+            format!("// {deep}"),
+            format!("a: \"{deep}\""),
+            format!("a: \"b\" # {deep}"),
+        ] {
+            lower(&sound, &limits).unwrap();
+        }
+        // Whatever seems to open before them.
+        for hidden in ["a: ", "a: /x\n\"/ ", "a: \"é\" \"", "a: /x\\/ "] {
+            let error = lower(&format!("{hidden}{deep}"), &limits).unwrap_err();
+            assert_eq!(error.kind(), GrammarErrorKind::Limit, "{hidden}");
+        }
+    }
+}
