@@ -62,21 +62,16 @@ pub fn inspect(text: &str, limits: &Limits) -> Result<Vec<GrammarError>, Grammar
     Ok(facts.notes)
 }
 
-/// Builds the grammar in `target`.
+/// Builds the grammar in `target`; with its symbol, the texts that it spells out.
 pub(crate) fn build(
     text: &str,
     vocabulary: Option<&Vocabulary>,
     limits: &Limits,
     target: &mut Target,
-) -> Result<SymIdx, GrammarReport> {
+) -> Result<(SymIdx, Vec<String>), GrammarReport> {
     let (parsed, root, facts) = analysed(text, limits)?;
-    Ok(write::build(
-        &parsed.rules,
-        root,
-        &facts,
-        vocabulary,
-        target,
-    )?)
+    let first = write::build(&parsed.rules, root, &facts, vocabulary, target)?;
+    Ok((first, parsed.texts()))
 }
 
 fn analysed(

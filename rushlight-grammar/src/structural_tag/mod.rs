@@ -171,8 +171,12 @@ impl Builder<'_> {
             "grammar" => {
                 at.only(object, &["type", "grammar"])?;
                 let text = at.text(object, "grammar")?;
-                ebnf::build(text, self.vocabulary, self.limits, &mut self.target)
-                    .map_err(|report| report.map(|e| e.under_pointer(&at.under("grammar").pointer)))
+                let (symbol, texts) =
+                    ebnf::build(text, self.vocabulary, self.limits, &mut self.target).map_err(
+                        |report| report.map(|e| e.under_pointer(&at.under("grammar").pointer)),
+                    )?;
+                self.closers.extend(texts);
+                Ok(symbol)
             }
             "regex" => {
                 at.only(object, &["type", "pattern"])?;
@@ -221,7 +225,6 @@ impl Builder<'_> {
                     .into());
             }
         }
-        self.closers.extend(source::closers(schema));
         let (symbol, guards) = self.embed(schema, &inner)?;
         match around.tag {
             _ if guards.is_empty() => {
@@ -250,6 +253,7 @@ impl Builder<'_> {
         schema: &Value,
         at: &At,
     ) -> Result<(SymIdx, Vec<Arc<dyn Guard>>), GrammarReport> {
+        self.closers.extend(source::closers(schema));
         self.target
             .schema(schema, self.schema)
             .map_err(|report| report.map(|e| e.under_pointer(&at.pointer)))
