@@ -9,10 +9,11 @@ use foldhash::HashMap;
 use serde_json::Value;
 
 use super::document::{Document, Place};
+use super::keywords;
 use super::logic::Kind;
 use super::number::Numbers;
 use super::pattern;
-use super::report::{self, Explained, How, Problem};
+use super::report::{Explained, How, Problem};
 use super::rx::Rx;
 use super::schema::{NodeId, Origin, Rule, Test};
 use super::{MemberOrder, SchemaLimits, SchemaOptions};
@@ -398,7 +399,7 @@ impl<'a> Compiler<'a> {
             let Origin::Place(place) = &node.origin else {
                 continue;
             };
-            let candidates = report::unasserting(place).into_iter();
+            let candidates = keywords::unasserting(place).into_iter();
             out.extend(
                 candidates
                     .filter(|(key, _)| !self.note_ids.contains_key(&(id, *key)))

@@ -19,6 +19,7 @@ mod document;
 mod emit;
 mod format;
 mod guard;
+mod keywords;
 mod logic;
 mod names;
 mod number;

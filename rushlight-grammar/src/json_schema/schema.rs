@@ -11,9 +11,10 @@ use super::compiler::Compiler;
 use super::document::{Dialect, Place};
 use super::format;
 use super::guard::knows_pattern;
+use super::keywords::{refers_alone, since};
 use super::number::{Compare, Decimal};
 use super::operands::{Read, count, decimal, kind_of, needs, small, strings, type_mask};
-use super::report::{How, refers_alone};
+use super::report::How;
 use super::rx::Rx;
 
 /// A schema in the compiler's table.
@@ -590,22 +591,5 @@ fn guarded(pattern: &str, keyword: &'static str, reason: String) -> Read<String>
             keyword,
             format!("neither the grammar nor a guard knows this pattern: {reason}"),
         )),
-    }
-}
-
-/// The first dialect that has `keyword`; before, it is an unknown one, which asserts nothing.
-pub(super) fn since(keyword: &str) -> Dialect {
-    match keyword {
-        "const" | "contains" | "propertyNames" => Dialect::Draft6,
-        "if" | "then" | "else" => Dialect::Draft7,
-        "maxContains"
-        | "minContains"
-        | "dependentRequired"
-        | "dependentSchemas"
-        | "unevaluatedItems"
-        | "unevaluatedProperties"
-        | "$recursiveRef" => Dialect::Draft2019,
-        "prefixItems" | "$dynamicRef" => Dialect::Draft2020,
-        _ => Dialect::Draft4,
     }
 }
