@@ -9,8 +9,8 @@
 //! | hard | 8 × reserve tokens left, never before the soft zone | and a token must not lose a known way |
 //!
 //! A token after which the way does not fit is refused, and one that is on a way taken instead. Where a long way takes all that
-//! is left, only tokens on it are legal. So an answer that fits is said as the model would say it, and one that runs on is
-//! brought to its end. That holds where a way is known. Looking in vain is what takes longest, so after a look that found none
+//! is left, only tokens on it are legal. So an answer that fits with room to spare is said as the model would say it, and one
+//! that runs on is brought to its end. That holds where a way is known. Looking in vain is what takes longest, so after a look that found none
 //! the next is some tokens later: ever more of them up to the hard zone, and a few within it, the first few times.
 
 /// Times the reserve, where the soft zone starts at the latest.
@@ -164,10 +164,11 @@ impl Budget {
         self.earlier.as_ref().map(|(_, way)| way)
     }
 
-    /// The way to the end that the token before `position` left.
-    pub(crate) fn left_the_way(&self, position: usize) -> Option<&Way> {
-        let (from, way) = self.earlier.as_ref()?;
-        (from + 1 == position).then_some(way)
+    /// Whether the token before `position` left the way to the end that was known before it.
+    pub(crate) fn has_left_the_way(&self, position: usize) -> bool {
+        self.earlier
+            .as_ref()
+            .is_some_and(|&(from, _)| from + 1 == position)
     }
 
     /// Sets the way to the end from here.
@@ -307,8 +308,7 @@ mod tests {
         budget.advance(8, b",", <[u8]>::len);
         assert_eq!(budget.way(), None);
         assert_eq!(budget.earlier(), Some(&way("}")));
-        assert_eq!(budget.left_the_way(9), Some(&way("}")));
-        assert_eq!(budget.left_the_way(10), None);
+        assert!(budget.has_left_the_way(9) && !budget.has_left_the_way(10));
         // The text is what it was.
         budget.rewind(8);
         assert_eq!(budget.way(), Some(&way("}")));

@@ -234,8 +234,8 @@ impl Matcher {
             return Ok(true);
         }
         let (zone, left) = (budget.zone(position), budget.left(position));
-        let left_a_way = budget.left_the_way(position).is_some();
-        let fits = match self.completion()? {
+        let left_a_way = budget.has_left_the_way(position);
+        Ok(match self.completion()? {
             Some(way) => {
                 if let Some(budget) = &mut self.budget {
                     budget.seen(position, way.tokens);
@@ -244,8 +244,7 @@ impl Matcher {
             }
             // This late, what is known is not given up.
             None => zone != Zone::Hard || !left_a_way,
-        };
-        Ok(fits)
+        })
     }
 
     /// Whether the answer can close from here in the tokens that are left; then only tokens on the way are legal next.

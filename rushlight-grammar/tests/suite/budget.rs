@@ -1,10 +1,30 @@
 //! A token budget: the answer closes within it, or is refused.
 
+use std::sync::Arc;
+
 use rushlight_engine::constrain::MaskStatus;
-use rushlight_grammar::{CancelToken, GrammarErrorKind, GrammarSource, Vocabulary};
+use rushlight_grammar::{
+    CancelToken, CompiledGrammar, GrammarErrorKind, GrammarSource, Matcher, Vocabulary,
+};
 use serde_json::json;
 
 use crate::vocab::{Draws, compile, compiler, mask_of, set, toy_canonical};
+
+/// A matcher after tokens drawn from its masks, as many as `limit` lets it take.
+fn drawn_within(grammar: &Arc<CompiledGrammar>, limit: usize, seed: u64) -> Matcher {
+    let mut draws = Draws(seed);
+    let mut m = grammar.matcher();
+    let mut mask = mask_of(&m);
+    m.budget(limit).unwrap();
+    while m.tokens().len() < limit
+        && m.mask(&mut mask).unwrap() == MaskStatus::Constrained
+        && !m.has_ended()
+    {
+        let allowed = set(&mask);
+        m.accept(allowed[draws.below(allowed.len())]).unwrap();
+    }
+    m
+}
 
 #[test]
 fn a_budget_closes_the_answer() {
@@ -262,17 +282,7 @@ fn a_further_round_of_a_loop_is_not_taken_for_its_end() {
             .compile(&source, &CancelToken::new())
             .unwrap();
         for seed in 0..4 {
-            let mut draws = Draws(seed);
-            let mut m = grammar.matcher();
-            let mut mask = mask_of(&m);
-            m.budget(60).unwrap();
-            while m.tokens().len() < 60
-                && m.mask(&mut mask).unwrap() == MaskStatus::Constrained
-                && !m.has_ended()
-            {
-                let allowed = set(&mask);
-                m.accept(allowed[draws.below(allowed.len())]).unwrap();
-            }
+            let mut m = drawn_within(&grammar, 60, seed);
             let text = String::from_utf8_lossy(m.text()).into_owned();
             assert!(m.may_end().unwrap(), "{source:?}: {text:?}");
         }
@@ -291,17 +301,7 @@ fn loops_before_a_text_that_must_come_are_left_in_time() {
         let compiler = compiler(toy_canonical());
         let grammar = compiler.compile(&source, &CancelToken::new()).unwrap();
         for seed in 0..6 {
-            let mut draws = Draws(seed);
-            let mut m = grammar.matcher();
-            let mut mask = mask_of(&m);
-            m.budget(40).unwrap();
-            while m.tokens().len() < 40
-                && m.mask(&mut mask).unwrap() == MaskStatus::Constrained
-                && !m.has_ended()
-            {
-                let allowed = set(&mask);
-                m.accept(allowed[draws.below(allowed.len())]).unwrap();
-            }
+            let mut m = drawn_within(&grammar, 40, seed);
             assert!(
                 m.may_end().unwrap(),
                 "{source:?}: {:?}",
