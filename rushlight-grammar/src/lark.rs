@@ -40,7 +40,7 @@ enum Piece<'a> {
     Pattern(&'a str),
 }
 
-/// The pieces of `text`. What is not closed is code: the engine refuses it.
+/// The pieces of `text`. From what is not closed on all is code: the engine refuses it.
 fn pieces(text: &str) -> Vec<Piece<'_>> {
     let mut out = Vec::new();
     let (mut code, mut at) = (0, 0);
@@ -54,10 +54,10 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
             "/" => closed(inside, '/', false).filter(|body| !body.is_empty()),
             _ => closed(inside, '"', true),
         };
-        at = open + 1;
         let Some(body) = body else {
-            continue;
+            break;
         };
+        at = open + 1;
         out.extend(text.get(code..open).map(Piece::Code));
         at += body.len();
         if !is_comment {
@@ -161,6 +161,12 @@ mod tests {
         let e = lower(&text, &Limits::default()).unwrap_err();
         assert_eq!(e.kind(), GrammarErrorKind::Limit);
         assert!(e.to_string().starts_with("1:258: "), "{e}");
+    }
+
+    #[test]
+    fn what_is_not_closed_is_read_once() {
+        let text = format!("a: \"{}", "\\\"".repeat(2 << 20));
+        assert_eq!(pieces(&text).len(), 1);
     }
 
     #[test]
