@@ -22,6 +22,8 @@ const NESTING: usize = 24;
 const DEPTH: usize = 32;
 /// Schemas expanded.
 const EXPANSIONS: u64 = 50_000;
+/// Work units for proofs.
+const PROOF_WORK: u64 = 200_000;
 /// Rules, and symbols in them.
 const RULES: usize = 5_000;
 const SYMBOLS: usize = 50_000;
@@ -49,6 +51,7 @@ pub(crate) fn limits(
     let mut schema = *schema;
     schema.limits.expansions = schema.limits.expansions.min(EXPANSIONS);
     schema.limits.depth = schema.limits.depth.min(DEPTH);
+    schema.limits.proof_work = schema.limits.proof_work.min(PROOF_WORK);
     schema.limits.rules = schema.limits.rules.min(RULES);
     Some((limits, schema))
 }

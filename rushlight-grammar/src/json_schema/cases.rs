@@ -366,7 +366,9 @@ impl<'a> Compiler<'a> {
         let mut taken: Vec<Rx> = Vec::new();
         for name in order {
             let allowed = !forbidden.contains(name.as_str())
-                && name_rules.iter().all(|rx| rx.matches(&name) != Some(false));
+                && name_rules
+                    .iter()
+                    .all(|rx| rx.matches(&name, &mut self.proof_work) != Some(false));
             let state = if allowed {
                 self.member_state(&members, &name)
             } else {

@@ -66,6 +66,8 @@ pub(super) struct Compiler<'a> {
     mute: u32,
     /// Work units left: each expansion of a schema costs one.
     pub(super) budget: u64,
+    /// Work units left for proofs about texts.
+    pub(super) proof_work: u64,
 }
 
 impl<'a> Compiler<'a> {
@@ -91,6 +93,7 @@ impl<'a> Compiler<'a> {
             disjoint: HashMap::default(),
             mute: 0,
             budget: options.limits.expansions,
+            proof_work: options.limits.proof_work,
         };
         for always in [true, false] {
             this.nodes.push(Node {

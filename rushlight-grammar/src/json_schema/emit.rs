@@ -129,7 +129,7 @@ impl<'a> Compiler<'a> {
     /// The language of a string, without its lengths where the intersection is too large to look through: a guard judges
     /// them then. `None` where no text is left.
     fn affordable(&mut self, state: StateId, rx: Rx, emitted: &mut Emitted) -> Option<Rx> {
-        let empty = rx.is_empty();
+        let empty = self.is_empty(&rx);
         let (None, Rx::And(parts)) = (empty, &rx) else {
             return (empty != Some(true)).then_some(rx);
         };
@@ -152,7 +152,7 @@ impl<'a> Compiler<'a> {
             "the lengths multiply the states of a pattern",
         );
         emitted.guarded = true;
-        (rest.is_empty() != Some(true)).then_some(rest)
+        (self.is_empty(&rest) != Some(true)).then_some(rest)
     }
 
     /// Whether a scalar formula was widened; notes the guard.

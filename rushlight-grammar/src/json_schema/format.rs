@@ -264,10 +264,18 @@ mod tests {
     fn check(format: &str, yes: &[&str], no: &[&str]) {
         let rx = language(format).unwrap();
         for text in yes {
-            assert_eq!(rx.matches(text), Some(true), "{format} {text}");
+            assert_eq!(
+                rx.matches(text, &mut 1_000_000),
+                Some(true),
+                "{format} {text}"
+            );
         }
         for text in no {
-            assert_eq!(rx.matches(text), Some(false), "{format} {text}");
+            assert_eq!(
+                rx.matches(text, &mut 1_000_000),
+                Some(false),
+                "{format} {text}"
+            );
         }
     }
 

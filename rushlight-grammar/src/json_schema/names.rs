@@ -18,7 +18,7 @@ impl<'a> Compiler<'a> {
                 covered = true;
             }
             for (rx, state) in &m.patterns {
-                match rx.matches(name) {
+                match rx.matches(name, &mut self.proof_work) {
                     Some(true) => {
                         states.push(*state);
                         covered = true;
@@ -100,7 +100,7 @@ impl<'a> Compiler<'a> {
                 });
             }
             let names = Rx::and(names);
-            if names.is_empty() != Some(true) {
+            if self.is_empty(&names) != Some(true) {
                 out.push(Class { names, state });
             }
         }
@@ -108,13 +108,13 @@ impl<'a> Compiler<'a> {
     }
 
     /// Which sets of patterns can match one name together; `None` where there are too many to list.
-    fn pattern_subsets(&self, patterns: &[Rc<Rx>]) -> Option<Vec<Vec<bool>>> {
+    fn pattern_subsets(&mut self, patterns: &[Rc<Rx>]) -> Option<Vec<Vec<bool>>> {
         let n = patterns.len();
         let disjoint = patterns.iter().enumerate().all(|(i, a)| {
             patterns
                 .iter()
                 .skip(i + 1)
-                .all(|b| Rx::and([Rx::clone(a), Rx::clone(b)]).is_empty() == Some(true))
+                .all(|b| self.is_empty(&Rx::and([Rx::clone(a), Rx::clone(b)])) == Some(true))
         });
         if disjoint {
             let mut out: Vec<Vec<bool>> =

@@ -455,22 +455,31 @@ mod tests {
     fn equality_multiples_and_wholeness() {
         let numbers = Numbers::new(Digits::default());
         let five = numbers.equal(&decimal("5"));
-        assert_eq!(five.matches("5.00"), Some(true));
-        assert_eq!(five.matches("5.01"), Some(false));
+        assert_eq!(five.matches("5.00", &mut 1_000_000), Some(true));
+        assert_eq!(five.matches("5.01", &mut 1_000_000), Some(false));
         let threes = numbers.multiple(&decimal("3")).unwrap();
-        assert_eq!(threes.matches("-6"), Some(true));
-        assert_eq!(threes.matches("7"), Some(false));
+        assert_eq!(threes.matches("-6", &mut 1_000_000), Some(true));
+        assert_eq!(threes.matches("7", &mut 1_000_000), Some(false));
         let others = numbers.not_multiple(&decimal("3")).unwrap();
-        assert_eq!(others.matches("7"), Some(true));
-        assert_eq!(others.matches("6"), Some(false));
-        assert_eq!(others.matches("6.5"), Some(true));
-        assert_eq!(others.matches("6.0"), Some(false));
+        assert_eq!(others.matches("7", &mut 1_000_000), Some(true));
+        assert_eq!(others.matches("6", &mut 1_000_000), Some(false));
+        assert_eq!(others.matches("6.5", &mut 1_000_000), Some(true));
+        assert_eq!(others.matches("6.0", &mut 1_000_000), Some(false));
         let cents = numbers.multiple(&decimal("0.01")).unwrap();
-        assert_eq!(cents.matches("1.25"), Some(true));
-        assert_eq!(cents.matches("1.255"), Some(false));
-        assert_eq!(numbers.fractional().matches("2.50"), Some(true));
-        assert_eq!(numbers.fractional().matches("2.0"), Some(false));
-        assert_eq!(numbers.any().matches("-1.5e-10"), Some(true));
-        assert_eq!(numbers.integer().matches("-0"), Some(false));
+        assert_eq!(cents.matches("1.25", &mut 1_000_000), Some(true));
+        assert_eq!(cents.matches("1.255", &mut 1_000_000), Some(false));
+        assert_eq!(
+            numbers.fractional().matches("2.50", &mut 1_000_000),
+            Some(true)
+        );
+        assert_eq!(
+            numbers.fractional().matches("2.0", &mut 1_000_000),
+            Some(false)
+        );
+        assert_eq!(
+            numbers.any().matches("-1.5e-10", &mut 1_000_000),
+            Some(true)
+        );
+        assert_eq!(numbers.integer().matches("-0", &mut 1_000_000), Some(false));
     }
 }

@@ -539,14 +539,14 @@ mod tests {
         let rx = search(pattern).unwrap();
         for text in yes {
             assert_eq!(
-                rx.matches(text),
+                rx.matches(text, &mut 1_000_000),
                 Some(true),
                 "{pattern} should find in {text:?}"
             );
         }
         for text in no {
             assert_eq!(
-                rx.matches(text),
+                rx.matches(text, &mut 1_000_000),
                 Some(false),
                 "{pattern} should not find in {text:?}"
             );

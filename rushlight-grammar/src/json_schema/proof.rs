@@ -70,6 +70,11 @@ impl<'a> Compiler<'a> {
         }
     }
 
+    /// Whether no text is in `rx`, as far as the work for proofs allows.
+    pub(super) fn is_empty(&mut self, rx: &Rx) -> Option<bool> {
+        rx.is_empty(&mut self.proof_work)
+    }
+
     /// Whether `formula` holds for no value of `kind`: a proof to `depth` levels, never a guess.
     pub(super) fn is_false(&mut self, formula: &Formula, kind: Kind, depth: u32) -> bool {
         match (formula, kind) {
@@ -79,10 +84,11 @@ impl<'a> Compiler<'a> {
             (formula, Kind::Number) => {
                 let base = self.numbers.any();
                 let rx = self.language(formula, &base, &mut true);
-                rx.is_empty() == Some(true)
+                self.is_empty(&rx) == Some(true)
             }
             (formula, Kind::String) => {
-                self.language(formula, &Rx::All, &mut true).is_empty() == Some(true)
+                let rx = self.language(formula, &Rx::All, &mut true);
+                self.is_empty(&rx) == Some(true)
             }
             (formula, kind) => {
                 // A proof writes no notes: it may look at combinations that are never emitted.
@@ -138,7 +144,8 @@ impl<'a> Compiler<'a> {
             return true;
         }
         names.iter().any(|name| {
-            if name_rules.iter().any(|rx| rx.matches(name) == Some(false)) {
+            let mut rules = name_rules.iter();
+            if rules.any(|rx| rx.matches(name, &mut self.proof_work) == Some(false)) {
                 return true;
             }
             let state = self.member_state(&members, name);

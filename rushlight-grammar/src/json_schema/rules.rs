@@ -190,8 +190,8 @@ impl Rules {
         self.rule(vec![vec![fours, three], full])
     }
 
-    /// Removes what derives no text; false where `start` derives none.
-    pub(super) fn prune(&mut self, start: usize) -> bool {
+    /// Removes what derives no text, as far as `work` allows to prove it; false where `start` derives none.
+    pub(super) fn prune(&mut self, start: usize, work: &mut u64) -> bool {
         let live: Vec<bool> = self
             .terminals
             .iter()
@@ -199,7 +199,7 @@ impl Rules {
             .map(|(id, t)| match t {
                 _ if self.inhabited.contains(&id) => true,
                 Terminal::Text(_) => true,
-                Terminal::Quoted(rx) | Terminal::Raw(rx) => rx.is_empty() != Some(true),
+                Terminal::Quoted(rx) | Terminal::Raw(rx) => rx.is_empty(work) != Some(true),
             })
             .collect();
         let mut productive = vec![false; self.rules.len()];
@@ -557,8 +557,8 @@ mod tests {
             start,
             vec![vec![dead], vec![Symbol::Rule(looping)], vec![a]],
         );
-        assert!(rules.prune(start));
+        assert!(rules.prune(start, &mut 1_000_000));
         assert_eq!(rules.rules[start], vec![vec![a]]);
-        assert!(!Rules::prune(&mut rules, looping));
+        assert!(!Rules::prune(&mut rules, looping, &mut 1_000_000));
     }
 }

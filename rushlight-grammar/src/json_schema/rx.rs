@@ -4,10 +4,13 @@
 //! automaton is built here. [`Rx::Not`] is complement within all text, so it is only sound on strings (every text is a
 //! string) and on numbers where the caller intersects with the set of number texts.
 
-use llguidance::derivre::{RegexAst, RegexBuilder};
+use llguidance::derivre::{ExprRef, Regex, RegexAst, RegexBuilder};
 
-/// Work units for one emptiness check; the derivative engine counts about 14 of them a microsecond.
-const EMPTINESS_FUEL: u64 = 30_000;
+/// Work units for one check; the derivative engine counts about 14 of them a microsecond.
+const CHECK_FUEL: u64 = 30_000;
+/// Work units that a check takes at least; and what building a language takes, which is more than what the engine counts.
+const CHECK_COST: u64 = 1_000;
+const BUILD_COST: u64 = 2;
 /// The pattern of one character.
 const ANY_CHARACTER: &str = "(?s:.)";
 
@@ -206,8 +209,8 @@ impl Rx {
         }
     }
 
-    /// Whether no text is in the language; `None` where the check ran out of fuel.
-    pub(super) fn is_empty(&self) -> Option<bool> {
+    /// Whether no text is in the language; `None` where the check took too many of the units `work`, which it counts down.
+    pub(super) fn is_empty(&self, work: &mut u64) -> Option<bool> {
         match self {
             Rx::None => return Some(true),
             rx if rx.plainly_inhabited() => return Some(false),
@@ -218,17 +221,23 @@ impl Rx {
         {
             return Some(verdict);
         }
-        let mut builder = RegexBuilder::new();
-        let expr = builder.mk(&self.to_ast()).ok()?;
+        let (builder, expr) = self.build(work)?;
         if builder.exprset().is_positive(expr) {
             return Some(false);
         }
-        Some(
-            builder
-                .into_regex_limited(expr, EMPTINESS_FUEL)
-                .ok()?
-                .always_empty(),
-        )
+        Some(into_regex(builder, expr, work)?.always_empty())
+    }
+
+    /// The language in the derivative engine, where `work` is left.
+    fn build(&self, work: &mut u64) -> Option<(RegexBuilder, ExprRef)> {
+        if *work == 0 {
+            return None;
+        }
+        let mut builder = RegexBuilder::new();
+        let expr = builder.mk(&self.to_ast()).ok();
+        let cost = builder.exprset().cost().saturating_mul(BUILD_COST);
+        *work = work.saturating_sub(cost.saturating_add(CHECK_COST));
+        Some((builder, expr?))
     }
 
     /// Emptiness of an intersection in which one part is a list of texts and the rest are lists or their complements.
@@ -253,17 +262,17 @@ impl Rx {
         Some(left.is_empty())
     }
 
-    /// Whether `text` is in the language; `None` where the check ran out of fuel.
-    pub(super) fn matches(&self, text: &str) -> Option<bool> {
+    /// Whether `text` is in the language; `None` where the check took too many of the units `work`, which it counts down.
+    pub(super) fn matches(&self, text: &str, work: &mut u64) -> Option<bool> {
         Some(match self {
             Rx::All => true,
             Rx::None => false,
             Rx::Empty => text.is_empty(),
             Rx::Lit(other) => other == text,
-            Rx::Not(inner) => !inner.matches(text)?,
+            Rx::Not(inner) => !inner.matches(text, work)?,
             Rx::And(parts) => {
                 for part in parts {
-                    if !part.matches(text)? {
+                    if !part.matches(text, work)? {
                         return Some(false);
                     }
                 }
@@ -271,43 +280,59 @@ impl Rx {
             }
             Rx::Alt(parts) => {
                 for part in parts {
-                    if part.matches(text)? {
+                    if part.matches(text, work)? {
                         return Some(true);
                     }
                 }
                 false
             }
             other => {
-                let mut builder = RegexBuilder::new();
-                let expr = builder.mk(&other.to_ast()).ok()?;
-                builder
-                    .into_regex_limited(expr, EMPTINESS_FUEL)
-                    .ok()?
-                    .is_match(text)
+                let (builder, expr) = other.build(work)?;
+                into_regex(builder, expr, work)?.is_match(text)
             }
         })
     }
+}
+
+/// The regex of `expr`, as far as `work` allows.
+fn into_regex(builder: RegexBuilder, expr: ExprRef, work: &mut u64) -> Option<Regex> {
+    let fuel = CHECK_FUEL.min(*work);
+    let before = builder.exprset().cost();
+    let made = builder.into_regex_limited(expr, fuel).ok();
+    let spent = made
+        .as_ref()
+        .map_or(fuel, |regex| regex.cost().saturating_sub(before).min(fuel));
+    *work -= spent;
+    made
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const WORK: u64 = 1_000_000;
+
     #[test]
     fn emptiness_sees_through_complements() {
         let a = Rx::Plain("a+".into());
         let b = Rx::Plain("[ab]+".into());
         assert_eq!(
-            Rx::and([a.clone(), b.clone().complement()]).is_empty(),
+            Rx::and([a.clone(), b.clone().complement()]).is_empty(&mut WORK.clone()),
             Some(true)
         );
-        assert_eq!(Rx::and([b, a.complement()]).is_empty(), Some(false));
-        let one = Rx::alt([Rx::Lit("x".into()), Rx::Lit("y".into())]);
         assert_eq!(
-            Rx::and([one.clone(), Rx::Lit("y".into()).complement()]).is_empty(),
+            Rx::and([b, a.complement()]).is_empty(&mut WORK.clone()),
             Some(false)
         );
-        assert_eq!(Rx::and([one, Rx::Lit("z".into())]).is_empty(), Some(true));
+        let one = Rx::alt([Rx::Lit("x".into()), Rx::Lit("y".into())]);
+        assert_eq!(
+            Rx::and([one.clone(), Rx::Lit("y".into()).complement()]).is_empty(&mut WORK.clone()),
+            Some(false)
+        );
+        assert_eq!(
+            Rx::and([one, Rx::Lit("z".into())]).is_empty(&mut WORK.clone()),
+            Some(true)
+        );
     }
 
     #[test]
@@ -324,8 +349,8 @@ mod tests {
     #[test]
     fn lengths_count_characters() {
         let rx = Rx::length(2, Some(3));
-        assert_eq!(rx.matches("éü"), Some(true));
-        assert_eq!(rx.matches("é"), Some(false));
-        assert_eq!(rx.matches("a\nb\n"), Some(false));
+        assert_eq!(rx.matches("éü", &mut WORK.clone()), Some(true));
+        assert_eq!(rx.matches("é", &mut WORK.clone()), Some(false));
+        assert_eq!(rx.matches("a\nb\n", &mut WORK.clone()), Some(false));
     }
 }

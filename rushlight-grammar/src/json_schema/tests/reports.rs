@@ -189,3 +189,16 @@ fn steps_that_are_no_steps_are_refused() {
         assert_eq!(report.first().kind(), GrammarErrorKind::Invalid, "{step}");
     }
 }
+
+#[test]
+fn proofs_that_take_too_much_work_are_a_limit() {
+    let iris = |count: usize| {
+        let one = |i| json!({"type": "string", "format": "iri", "minLength": i});
+        json!({"oneOf": (1..=count).map(one).collect::<Vec<_>>()})
+    };
+    compile_schema(&iris(6), &SchemaOptions::default()).unwrap();
+    let mut options = SchemaOptions::default();
+    options.limits.proof_work = 100_000;
+    let report = compile_schema(&iris(6), &options).unwrap_err();
+    assert_eq!(report.first().kind(), GrammarErrorKind::Limit, "{report}");
+}
