@@ -181,14 +181,16 @@ impl Constraint for AfterMarker {
         if self.began {
             return Ok(self.inner.budget(tokens)?);
         }
-        let reserve = self.inner.grammar().reserve();
+        let grammar = self.inner.grammar();
+        let reserve = grammar.reserve();
+        let needed = grammar.shortest().map_or(0, |_| reserve);
         // The marker takes one.
-        let Some(answer) = tokens.checked_sub(1).filter(|&left| left >= reserve) else {
+        let Some(answer) = tokens.checked_sub(1).filter(|&left| left >= needed) else {
             let error = GrammarError::new(
                 GrammarErrorKind::Budget,
                 format!(
                     "a thought's end and the shortest answer found have {} tokens; {tokens} are left",
-                    reserve + 1
+                    needed + 1
                 ),
             );
             return Err(error.into());
