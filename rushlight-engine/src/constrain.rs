@@ -153,7 +153,8 @@ pub trait Constraint: Send {
     /// [rollback](Self::rollback). The loop shows no more than these, so that nothing shown is taken back.
     fn firm(&self) -> usize;
 
-    /// Says that at most `tokens` more tokens will be sampled, so that the text must be whole by then.
+    /// Says that at most `tokens` more tokens will be sampled, so that the text should be whole by then. Where no way to the end
+    /// is found that fits, the text goes on and the limit cuts it.
     ///
     /// # Errors
     /// The shortest text that the constraint accepts needs more tokens.

@@ -5,7 +5,7 @@
 //! | zone | from | what holds |
 //! |---|---|---|
 //! | free | the start | the way to the end is looked at now and then: the more room it left the last time, the later |
-//! | soft | max(3 × reserve, a quarter of the budget) tokens left, or where a way took more than half of what was left | it is looked at after every token |
+//! | soft | max(3 × reserve, a quarter of the budget) tokens left, or where a way took more than half of what was left, or all but a few tokens of it | it is looked at after every token, but where the last looks found none |
 //! | hard | 8 × reserve tokens left, never before the soft zone | and a token must not lose a known way |
 //!
 //! A token after which the way does not fit is refused, and one that is on a way taken instead. Where a long way takes all that
@@ -21,15 +21,16 @@ pub const SOFT_PART: usize = 4;
 pub const HARD_RESERVES: usize = 8;
 /// The reserve of a grammar whose shortest answer is not known, in tokens.
 pub const DEFAULT_RESERVE: usize = 64;
-/// Tokens between two looks at the way to the end in the free zone, at least.
-const CHECKPOINT: usize = 32;
-/// Tokens between two such looks at most, and which part of the room that the earlier one found passes before the next.
+/// Tokens between two looks at the way to the end in the free zone: at most, and which part of the room that the earlier one
+/// found passes before the next, as the way may grow meanwhile. Where that would be fewer than the least, the soft zone begins.
 const CHECKPOINT_MOST: usize = 128;
 const CHECKPOINT_PART: usize = 4;
+const CHECKPOINT_LEAST: usize = 8;
 /// Tokens of a way that is followed without trying others first, where it takes all that is left: to try and to look again at
 /// each token of a long one would take long.
 const LONG_WAY: usize = 16;
-/// Tokens between two looks that find none, at most: in the hard zone, for so many of them.
+/// Tokens between two looks that find none, at most; and in the hard zone, for so many of them.
+const PATIENCE: usize = 32;
 const HARD_PATIENCE: usize = 4;
 const VAIN_LOOKS: usize = 8;
 
@@ -87,7 +88,7 @@ impl Budget {
             soft,
             hard,
             soft_from: None,
-            checkpoint: from.saturating_add(CHECKPOINT),
+            checkpoint: from.saturating_add(pause(tokens.saturating_sub(reserve))),
             way: None,
             earlier: None,
             strict_at: None,
@@ -146,12 +147,12 @@ impl Budget {
 
     /// Notes that the way to the end from `position` has `needed` tokens.
     pub(crate) fn seen(&mut self, position: usize, needed: usize) {
-        if needed.saturating_mul(2) > self.left(position) && self.soft_from.is_none() {
+        let room = self.left(position).saturating_sub(needed);
+        let is_near = needed > room || room < CHECKPOINT_LEAST * CHECKPOINT_PART;
+        if is_near && self.soft_from.is_none() {
             self.soft_from = Some(position);
         }
-        let room = self.left(position).saturating_sub(needed);
-        let pause = (room / CHECKPOINT_PART).clamp(CHECKPOINT, CHECKPOINT_MOST);
-        self.checkpoint = position.saturating_add(pause);
+        self.checkpoint = position.saturating_add(pause(room));
     }
 
     /// The way to the end from here, where it is known.
@@ -197,7 +198,7 @@ impl Budget {
         } else {
             next
         };
-        self.patience = self.patience.saturating_mul(2).min(CHECKPOINT);
+        self.patience = self.patience.saturating_mul(2).min(PATIENCE);
     }
 
     /// A token of `bytes` was taken at `position`: the known way is shorter by it, or no longer known. `count` counts tokens.
@@ -224,12 +225,17 @@ impl Budget {
     pub(crate) fn rewind(&mut self, kept: usize) {
         let earlier = self.earlier.take().filter(|&(from, _)| from == kept);
         self.way = earlier.map(|(_, way)| way);
-        self.checkpoint = self.checkpoint.min(kept.saturating_add(CHECKPOINT));
+        self.checkpoint = self.checkpoint.min(kept.saturating_add(CHECKPOINT_LEAST));
         // A token that lost a way makes room for one on it: looks in vain stay rare.
         self.lost_until = self.lost_until.min(kept.saturating_add(HARD_PATIENCE));
         self.strict_at = self.strict_at.filter(|&at| at <= kept);
         self.soft_from = self.soft_from.filter(|&from| from <= kept);
     }
+}
+
+/// Tokens until the next look in the free zone, after one that found `room` tokens to spare.
+fn pause(room: usize) -> usize {
+    (room / CHECKPOINT_PART).clamp(CHECKPOINT_LEAST, CHECKPOINT_MOST)
 }
 
 /// Tokens left where the soft and the hard zone of a budget start.
@@ -347,7 +353,27 @@ mod tests {
                 budget.seen(position, 8);
             }
         }
-        assert_eq!(looks.get(..3), Some([32, 160, 288].as_slice()));
-        assert_eq!(looks.last(), Some(&1440));
+        assert_eq!(looks.get(..3), Some([128, 256, 384].as_slice()));
+        assert_eq!(looks.last(), Some(&1408));
+    }
+
+    #[test]
+    fn no_room_is_lost_between_two_looks_while_the_way_does_not_grow() {
+        for (tokens, needed) in [(80, 24), (40, 12), (300, 149), (4096, 2000)] {
+            let mut budget = Budget::new(0, tokens, 2);
+            for position in 1..tokens {
+                if budget.zone(position) == Zone::Free && !budget.is_checkpoint(position) {
+                    continue;
+                }
+                assert!(
+                    needed <= budget.left(position),
+                    "{tokens} {needed} {position}"
+                );
+                budget.seen(position, needed);
+                if budget.zone(position) != Zone::Free {
+                    break;
+                }
+            }
+        }
     }
 }

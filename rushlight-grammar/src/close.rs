@@ -31,8 +31,8 @@ const BLANKS: usize = 64;
 const CHOICES: usize = 8;
 /// Times that a walk may go back.
 const TURNS: usize = 256;
-/// Bytes that a walk may take, those that follow by themselves included.
-const TEXT_BYTES: usize = 1 << 21;
+/// Bytes that all walks of one look may take, those that follow by themselves included.
+const TEXT_BYTES: usize = 48 << 10;
 /// Bytes that a walk may choose in an order of closers that did not help the last time.
 const TRY_BYTES: usize = 256;
 /// Orders of closers that are tried, beside theirs.
@@ -46,10 +46,11 @@ const SEARCH_STATES: usize = 600;
 const SEARCH_BYTES: usize = 64 << 10;
 /// Lexer states that are looked through for the end of a string.
 const STRING_STATES: usize = 4096;
-/// Bytes that a walk may try for the ends of its strings.
-const STRING_TRIES: usize = 200_000;
-/// What copying the parser for one such search takes, in tries.
+/// Bytes that all walks of one look may try for the ends of their strings.
+const STRING_TRIES: usize = 400_000;
+/// What copying the parser for one such search takes, in tries: at least, and the bytes of its lexer that one pays for.
 const COPY_TRIES: usize = 500;
+const COPY_BYTES: usize = 4096;
 /// Bytes in the order in which a walk tries them inside a string: what closes it, what tokenizers join, then the rest.
 const IN_STRING: &[u8] = b"\"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 -_./:@#,;+*=()[]{}<>&%$!?~^'`|\\";
 /// The same elsewhere: what ends a number comes before what makes it longer, blanks and escapes last.
@@ -73,6 +74,11 @@ pub(crate) fn completion(
         place,
         before,
         text: Vec::new(),
+        pushed: 0,
+    };
+    let mut effort = Effort {
+        bytes: TEXT_BYTES,
+        tries: STRING_TRIES,
     };
     let first = *helped;
     let others = (0..closers.orders()).filter(|&order| order != first);
@@ -82,13 +88,24 @@ pub(crate) fn completion(
             _ if order == first => WALK_BYTES,
             _ => TRY_BYTES,
         };
-        let found = walk(start.copy(), vocabulary, &closers.ordered(order), limit)?;
+        let found = walk(
+            start.copy(),
+            vocabulary,
+            &closers.ordered(order),
+            (limit, &mut effort),
+        )?;
         if found.is_some() {
             *helped = order;
             return Ok(found);
         }
     }
     search(start, vocabulary)
+}
+
+/// What the walks of one look have left to spend.
+struct Effort {
+    bytes: usize,
+    tries: usize,
 }
 
 /// Texts of a grammar that end free text.
@@ -175,6 +192,8 @@ struct Walk<'a> {
     // The answer before `text`.
     before: &'a [u8],
     text: Vec<u8>,
+    // Bytes taken, those taken back included.
+    pushed: usize,
 }
 
 /// A place that a walk was at: the bytes of its text, and what followed from them.
@@ -192,6 +211,7 @@ impl Walk<'_> {
             place: self.place,
             before: self.before,
             text: self.text.clone(),
+            pushed: self.pushed,
         }
     }
 
@@ -266,10 +286,14 @@ impl Walk<'_> {
         if !escaped && self.allows(b"\"") {
             return Some(vec![b'"']);
         }
-        *tries = tries.checked_sub(COPY_TRIES)?;
+        let copy = COPY_TRIES + self.parser.parser.lexer_stats().num_bytes / COPY_BYTES;
+        *tries = tries.saturating_sub(copy);
+        if *tries == 0 {
+            return None;
+        }
         // On a lexer of its own: one that runs out of fuel or states stays so, and the sequence needs this one.
         let mut copy = self.parser.deep_clone();
-        copy.parser.compute_bias(&Refill(trie), b" ");
+        refill(&mut copy, trie);
         copy.parser.with_recognizer(|r| {
             r.trie_started("string end");
             let found = string_end(r, escaped, tries);
@@ -313,8 +337,14 @@ impl Walk<'_> {
             .map_err(|e| e.to_string())?;
         self.place.push(byte);
         self.text.push(byte);
+        self.pushed += 1;
         Ok(true)
     }
+}
+
+/// Gives the lexer of `parser`, which must be its own, the fuel that a mask has.
+pub(crate) fn refill(parser: &mut TokenParser, trie: &TokTrie) {
+    parser.parser.compute_bias(&Refill(trie), b" ");
 }
 
 /// The engine fills up a lexer's fuel where it computes a mask, and only there; what the last mask left depends on what the
@@ -331,22 +361,25 @@ impl BiasComputer for Refill<'_> {
     }
 }
 
-/// Goes straight on, closing what can be closed, and chooses `limit` bytes and closers at most, the ends of strings apart. Each of
-/// `closers` is taken as soon as it can be, and once at most until something closes.
+/// Goes straight on, closing what can be closed, and chooses `limit` bytes and closers at most, the ends of strings apart, within
+/// `effort`. Each of `closers` is taken as soon as it can be, and once at most until something closes.
 fn walk(
     mut at: Walk<'_>,
     vocabulary: &Vocabulary,
     closers: &[&[u8]],
-    limit: usize,
+    (limit, effort): (usize, &mut Effort),
 ) -> Result<Option<Vec<u8>>, String> {
     // Whether each was taken since something closed.
     let mut taken = vec![false; closers.len()];
-    let (mut chosen, mut tries, mut turns) = (0, STRING_TRIES, 0);
+    let (mut chosen, mut turns) = (0, 0);
     // Where a byte was chosen, newest last, and how many of the choices there were tried.
     let mut back: VecDeque<(Mark, usize)> = VecDeque::new();
     // Whether the end of this string was looked for in vain: no closer to it is found from the next byte.
     let mut endless = false;
-    while chosen < limit && at.text.len() < TEXT_BYTES {
+    let mut paid = at.pushed;
+    while chosen < limit && effort.bytes > 0 {
+        effort.bytes = effort.bytes.saturating_sub(at.pushed - paid);
+        paid = at.pushed;
         if at.is_done() {
             return Ok(Some(at.text));
         }
@@ -370,7 +403,7 @@ fn walk(
         } else {
             let end = match endless {
                 true => None,
-                false => at.string_end(vocabulary.trie(), &mut tries),
+                false => at.string_end(vocabulary.trie(), &mut effort.tries),
             };
             let ended = end.map(|end| at.push_all(&end, vocabulary)).transpose()?;
             ended == Some(true) || {
@@ -481,7 +514,10 @@ fn string_end(r: &mut ParserRecognizer<'_>, escaped: bool, tries: &mut usize) ->
             way.push(byte);
             return Some(way);
         }
-        *tries = tries.checked_sub(tried)?;
+        *tries = tries.saturating_sub(tried);
+        if *tries == 0 {
+            return None;
+        }
         at += 1;
     }
     None
@@ -518,6 +554,15 @@ fn search(start: Walk<'_>, vocabulary: &Vocabulary) -> Result<Option<Vec<u8>>, S
     while let Some(mut at) = queue.pop_front() {
         if at.is_done() {
             return Ok(Some(at.text));
+        }
+        // What follows by itself comes before any byte that is chosen.
+        let forced = at.parser.force_bytes();
+        if !forced.is_empty() {
+            copied += forced.len();
+            if copied <= SEARCH_BYTES && at.push_all(&forced, vocabulary)? {
+                queue.push_back(at);
+            }
+            continue;
         }
         for &byte in at.order() {
             copied += at.text.len();

@@ -421,7 +421,9 @@ impl CompiledGrammar {
             if let Some(text) = &self.minimal {
                 return Some((text.clone().into_bytes(), 0));
             }
-            let parser = self.copy().ok()?;
+            let mut parser = self.copy().ok()?;
+            // Whatever the first mask left, the search has as much to spend.
+            close::refill(&mut parser, self.vocabulary.trie());
             let guards = self.guards.iter().map(|g| g.begin()).collect();
             let mut order = 0;
             let found = llguidance::panic_utils::catch_unwind(AssertUnwindSafe(|| {

@@ -85,6 +85,9 @@ impl Matcher {
             guard.truncate(bytes);
         }
         self.excluded.retain(|&(position, _)| position <= keep);
+        if let Some((_, budget)) = self.given_up.take_if(|&mut (at, _)| keep <= at) {
+            self.budget = Some(budget);
+        }
         if let Some(budget) = &mut self.budget {
             budget.rewind(keep);
         }
@@ -114,35 +117,29 @@ impl Matcher {
         self.guards.iter().all(|g| g.finish() == GuardStep::Accept)
     }
 
-    /// Excludes `token` here, for want of room behind it, and goes back as far as needed for something else to be legal.
-    pub(super) fn refuse_token(&mut self, token: u32) -> Result<Accepted> {
-        let start = self.begin_refusal()?;
-        self.excluded
-            .push((start, self.vocabulary().in_trie(token)));
+    /// Excludes `token` here, for want of room behind it; false, and nothing is changed, where nothing else is legal.
+    pub(super) fn refuse_token(&mut self, token: u32) -> Result<bool> {
+        self.check_alive()?;
+        let excluded = (self.tokens.len(), self.vocabulary().in_trie(token));
+        self.excluded.push(excluded);
         self.next = None;
         let next = self.next()?;
-        if next.has_token || next.may_end {
-            return Ok(Accepted::Rewound { tokens: 0 });
+        let is_refused = next.has_token || next.may_end;
+        if is_refused {
+            self.counts.excluded += 1;
+        } else {
+            self.excluded.pop();
+            self.next = None;
         }
-        let text = self.text.clone();
-        self.go_back(start, text)
+        Ok(is_refused)
     }
 
     /// Excludes every answer that begins with `text`, however it is spelled, and goes back as far as needed for something else to
     /// be legal.
-    pub(super) fn refuse_text(&mut self, text: Vec<u8>) -> Result<Accepted> {
-        let start = self.begin_refusal()?;
-        self.go_back(start, text)
-    }
-
-    /// Counts a refusal; the answer is where the sequence stands.
-    fn begin_refusal(&mut self) -> Result<usize> {
+    pub(super) fn refuse_text(&mut self, mut text: Vec<u8>) -> Result<Accepted> {
         self.check_alive()?;
         self.counts.excluded += 1;
-        Ok(self.tokens.len())
-    }
-
-    fn go_back(&mut self, start: usize, mut text: Vec<u8>) -> Result<Accepted> {
+        let start = self.tokens.len();
         let firm = self.firm();
         loop {
             if self.refusals >= self.grammar.limits().rewinds {

@@ -49,6 +49,8 @@ pub struct Matcher {
     next: Option<Next>,
     string_mask: Option<StringMask>,
     budget: Option<Budget>,
+    // A budget that was given up, and the position at which no way fitted into it.
+    given_up: Option<(usize, Budget)>,
     // The order of closers that led to the end the last time.
     order: usize,
     refusals: usize,
@@ -90,6 +92,7 @@ impl Matcher {
             next: None,
             string_mask: None,
             budget: None,
+            given_up: None,
             order: 0,
             refusals: 0,
             counts: ConstraintCounts::default(),
@@ -188,11 +191,12 @@ impl Matcher {
         self.undo(1)?;
         let position = self.tokens.len();
         let refused = self.excluded.iter().filter(|(at, _)| *at == position);
-        if refused.count() < REFUSED_HERE && self.keep_to_the_way()? {
-            return self.refuse_token(token);
+        if refused.count() < REFUSED_HERE && self.keep_to_the_way()? && self.refuse_token(token)? {
+            return Ok(Accepted::Rewound { tokens: 0 });
         }
-        // No other token fits better. The limit will cut the answer, and whoever counts tokens says so.
-        self.budget = None;
+        // No other token fits better. The limit will cut the answer, unless a guard goes back behind this place, and whoever
+        // counts tokens says so.
+        self.given_up = self.budget.take().map(|budget| (position, budget));
         self.excluded.clear();
         // The guards took it before.
         self.push_guards(token);
@@ -286,6 +290,7 @@ impl Matcher {
             next: None,
             string_mask: None,
             budget: self.budget.clone(),
+            given_up: self.given_up.clone(),
             order: self.order,
             refusals: self.refusals,
             counts: self.counts,
@@ -351,6 +356,7 @@ impl Matcher {
             budget.set_way(way);
         }
         self.budget = Some(budget);
+        self.given_up = None;
         self.excluded.clear();
         self.next = None;
         Ok(())
