@@ -23,8 +23,18 @@ pub(crate) fn lower(text: &str, limits: &Limits) -> Result<Lowered> {
             format!("{rules} rules; the limit is {}", limits.rules),
         ));
     }
-    let pieces = pieces(text);
+    let (pieces, unclosed) = pieces(text);
     check_depth(text, &pieces, limits)?;
+    if let Some(open) = unclosed {
+        let what = match text.as_bytes().get(open) {
+            Some(b'"') => "a text",
+            _ => "a pattern",
+        };
+        let message = format!("{what} that is not closed");
+        return Err(
+            GrammarError::new(GrammarErrorKind::Invalid, message).with_place(place(text, open))
+        );
+    }
     let grammar = TopLevelGrammar::from_lark(text.to_owned());
     Ok(Lowered {
         closers: literals(&pieces),
@@ -40,10 +50,10 @@ enum Piece<'a> {
     Pattern(&'a str),
 }
 
-/// The pieces of `text`. From what is not closed on all is code: the engine refuses it.
-fn pieces(text: &str) -> Vec<Piece<'_>> {
+/// The pieces of `text`, and where one begins that is not closed: from there on all is code.
+fn pieces(text: &str) -> (Vec<Piece<'_>>, Option<usize>) {
     let mut out = Vec::new();
-    let (mut code, mut at) = (0, 0);
+    let (mut code, mut at, mut unclosed) = (0, 0, None);
     while let Some(found) = text.get(at..).and_then(|rest| rest.find(['"', '/', '#'])) {
         let open = at + found;
         let (sign, inside) = text.get(open..).unwrap_or("").split_at(1);
@@ -55,6 +65,7 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
             _ => closed(inside, '"', true),
         };
         let Some(body) = body else {
+            unclosed = Some(open);
             break;
         };
         at = open + 1;
@@ -70,7 +81,18 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
         code = at;
     }
     out.extend(text.get(code..).map(Piece::Code));
-    out
+    (out, unclosed)
+}
+
+/// Line and column, in characters, of the byte `at`.
+fn place(text: &str, at: usize) -> Place {
+    let before = text.get(..at).unwrap_or("");
+    let line = before.rsplit('\n').next().unwrap_or("");
+    Place::Text {
+        rule: None,
+        line: before.matches('\n').count() + 1,
+        column: line.chars().count() + 1,
+    }
 }
 
 /// What stands before the first `end` that no backslash escapes.
@@ -102,17 +124,11 @@ fn check_depth(text: &str, pieces: &[Piece<'_>], limits: &Limits) -> Result<()> 
             }
             if depth > limits.depth {
                 let start = code.as_ptr().addr() - text.as_ptr().addr();
-                let before = text.get(..start + at).unwrap_or("");
-                let line = before.rsplit('\n').next().unwrap_or("");
                 return Err(GrammarError::new(
                     GrammarErrorKind::Limit,
                     format!("groups are nested more than {} deep", limits.depth),
                 )
-                .with_place(Place::Text {
-                    rule: None,
-                    line: before.matches('\n').count() + 1,
-                    column: line.chars().count() + 1,
-                }));
+                .with_place(place(text, start + at)));
             }
         }
     }
@@ -142,11 +158,11 @@ mod tests {
     fn texts_and_patterns_are_told_from_code_and_comments() {
         let grammar = "// \"no\"\nstart: \"<think>\" TEXT \"\\n\" | /[a-z]+end/\nTEXT: /a\\/b/ # \"no\"\nb: \"c#d\"";
         assert_eq!(
-            literals(&pieces(grammar)),
+            literals(&pieces(grammar).0),
             ["<think>", "\n", "end", "a/b", "c#d"]
         );
         assert_eq!(
-            pieces("a: /x\n\"/ (\"b"),
+            pieces("a: /x\n\"/ (\"b").0,
             [
                 Piece::Code("a: "),
                 Piece::Pattern("x\n\""),
@@ -164,9 +180,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_closed_is_told_where_it_opens() {
+        for (text, told) in [
+            ("start: /a|b", "1:8: a pattern that is not closed"),
+            (
+                "start: é\né: \"a\nb: \"c\"",
+                "2:4: a text that is not closed",
+            ),
+        ] {
+            let e = lower(text, &Limits::default()).unwrap_err();
+            assert_eq!(e.to_string(), told);
+        }
+    }
+
+    #[test]
     fn what_is_not_closed_is_read_once() {
         let text = format!("a: \"{}", "\\\"".repeat(2 << 20));
-        assert_eq!(pieces(&text).len(), 1);
+        assert_eq!(pieces(&text).0.len(), 1);
     }
 
     #[test]

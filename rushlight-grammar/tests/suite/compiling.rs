@@ -71,7 +71,7 @@ fn an_error_of_lark_is_told_at_its_line_and_column() {
             "start: b\nb: /(/\n",
             "2:4: invalid regex \"(\" (in regex): regex parse error: unclosed group",
         ),
-        ("start: b\nb: \"a\n", "2:6: lexer error"),
+        ("start: b\nb: \"a\n", "2:4: a text that is not closed"),
     ] {
         let report = compile(&GrammarSource::Lark(text.into())).expect_err(text);
         let text = report.to_string();
