@@ -74,6 +74,7 @@ pub(crate) fn completion(
         place,
         before,
         text: Vec::new(),
+        grammar,
         pushed: 0,
     };
     let mut effort = Effort {
@@ -192,6 +193,7 @@ struct Walk<'a> {
     // The answer before `text`.
     before: &'a [u8],
     text: Vec<u8>,
+    grammar: &'a CompiledGrammar,
     // Bytes taken, those taken back included.
     pushed: usize,
 }
@@ -211,6 +213,7 @@ impl Walk<'_> {
             place: self.place,
             before: self.before,
             text: self.text.clone(),
+            grammar: self.grammar,
             pushed: self.pushed,
         }
     }
@@ -396,6 +399,9 @@ fn walk(
             back.clear();
             continue;
         }
+        if at.grammar.is_endless(&mut at.parser) {
+            return Ok(None);
+        }
         let forced = at.parser.force_bytes();
         endless &= at.place.is_inside() && forced.is_empty();
         let moved = if !forced.is_empty() {
@@ -556,6 +562,9 @@ fn search(start: Walk<'_>, vocabulary: &Vocabulary) -> Result<Option<Vec<u8>>, S
             return Ok(Some(at.text));
         }
         // What follows by itself comes before any byte that is chosen.
+        if at.grammar.is_endless(&mut at.parser) {
+            continue;
+        }
         let forced = at.parser.force_bytes();
         if !forced.is_empty() {
             copied += forced.len();

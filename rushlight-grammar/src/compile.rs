@@ -14,6 +14,7 @@ use toktrie::InferenceCapabilities;
 
 use crate::budget::DEFAULT_RESERVE;
 use crate::close::{self, Closers};
+use crate::endless;
 use crate::error::{GrammarError, GrammarErrorKind, GrammarReport, Place, Result};
 use crate::json_schema::SchemaOptions;
 use crate::limits::{self, Limits};
@@ -237,6 +238,7 @@ fn build_guarded(
         guards: lowered.guards,
         minimal: lowered.minimal,
         closers: Closers::new(lowered.closers),
+        may_be_endless: lowered.may_be_endless,
         strings: BoundedStrings::new(lowered.strings),
         shortest: OnceLock::new(),
         master: Mutex::new(parser),
@@ -249,25 +251,20 @@ fn build_guarded(
 
 /// Makes the parser that every matcher is a copy of.
 fn start(shared: &Shared, limits: &Limits, grammar: GrammarInit) -> Result<TokenParser> {
-    let lark = match &grammar {
-        GrammarInit::Serialized(top) => top.grammars.first().and_then(|g| g.lark_grammar.clone()),
-        GrammarInit::Internal(..) => None,
-    };
     let made = shared.vocabulary.factory().create_parser_from_init_ext(
         grammar,
         Logger::new(0, 0),
         InferenceCapabilities::default(),
         limits.engine(),
     );
-    let mut parser =
-        made.map_err(|e| engine_error(&e.to_string(), lark.as_deref().unwrap_or("")))?;
+    let mut parser = made.map_err(|e| engine_error(&e.to_string(), ""))?;
     parser.start_without_prompt();
     Ok(parser)
 }
 
-/// What the engine says of the grammar `source`: a line that may begin with the place, as in `at 3(7): …`, and for a pattern a
+/// What the engine says of the Lark grammar `source`, empty for another: a line that may begin with the place, as in `at 3(7): …`, and for a pattern a
 /// drawing of it, under which a line says what is wrong.
-fn engine_error(text: &str, source: &str) -> GrammarError {
+pub(crate) fn engine_error(text: &str, source: &str) -> GrammarError {
     let mut lines = text.lines();
     let first = lines.next().unwrap_or("");
     let (place, first) = match engine_place(first, source) {
@@ -327,6 +324,7 @@ pub struct CompiledGrammar {
     guards: Vec<Arc<dyn Guard>>,
     minimal: Option<String>,
     closers: Closers,
+    may_be_endless: bool,
     strings: BoundedStrings,
     // With the order of closers that found it.
     shortest: OnceLock<Option<(Vec<u8>, usize)>>,
@@ -442,6 +440,11 @@ impl CompiledGrammar {
 
     pub(crate) fn closers(&self) -> &Closers {
         &self.closers
+    }
+
+    /// Whether nothing but one text without an end may follow where `parser` stands.
+    pub(crate) fn is_endless(&self, parser: &mut TokenParser) -> bool {
+        self.may_be_endless && endless::is_endless(parser, &self.vocabulary)
     }
 
     pub(crate) fn strings(&self) -> &BoundedStrings {

@@ -3,18 +3,27 @@
 //! The engine reads them itself. Its parser recurses over groups, so their depth is checked first; and the texts that a grammar
 //! spells out are collected, as they end what a token limit has to close. Both look at the text as the engine's lexer cuts it.
 
-use llguidance::api::{GrammarInit, TopLevelGrammar};
+use std::panic::AssertUnwindSafe;
 
+use llguidance::api::{GrammarInit, TopLevelGrammar};
+use llguidance::panic_utils;
+
+use crate::compile::engine_error;
 use crate::error::{GrammarError, GrammarErrorKind, Place, Result};
 use crate::limits::Limits;
 use crate::lower::Lowered;
 use crate::regex;
+use crate::vocabulary::Vocabulary;
 
 /// Lowers a grammar.
 ///
 /// # Errors
-/// [`GrammarErrorKind::Limit`]; what the engine finds wrong is told when it compiles.
-pub(crate) fn lower(text: &str, limits: &Limits) -> Result<Lowered> {
+/// [`GrammarErrorKind::Invalid`] and [`GrammarErrorKind::Limit`].
+pub(crate) fn lower(
+    text: &str,
+    vocabulary: Option<&Vocabulary>,
+    limits: &Limits,
+) -> Result<Lowered> {
     limits.check_bytes(text.len())?;
     let rules = text.lines().filter(|line| line.contains(':')).count();
     if rules > limits.rules {
@@ -35,10 +44,15 @@ pub(crate) fn lower(text: &str, limits: &Limits) -> Result<Lowered> {
             GrammarError::new(GrammarErrorKind::Invalid, message).with_place(place(text, open))
         );
     }
-    let grammar = TopLevelGrammar::from_lark(text.to_owned());
+    let grammar = GrammarInit::Serialized(TopLevelGrammar::from_lark(text.to_owned()));
+    let tokens = vocabulary.map(|vocabulary| vocabulary.factory().tok_env().clone());
+    let engine = limits.engine();
+    let (grammar, lexer) =
+        panic_utils::catch_unwind(AssertUnwindSafe(|| grammar.to_internal(tokens, engine)))
+            .map_err(|e| engine_error(&e.to_string(), text))?;
     Ok(Lowered {
         closers: literals(&pieces),
-        ..Lowered::from(GrammarInit::Serialized(grammar))
+        ..Lowered::from(GrammarInit::Internal(grammar, lexer))
     })
 }
 
@@ -174,7 +188,7 @@ mod tests {
     #[test]
     fn deep_lark_is_refused_with_line_and_column() {
         let text = format!("start: {}\"a\"{}", "(".repeat(300), ")".repeat(300));
-        let e = lower(&text, &Limits::default()).unwrap_err();
+        let e = lower(&text, None, &Limits::default()).unwrap_err();
         assert_eq!(e.kind(), GrammarErrorKind::Limit);
         assert!(e.to_string().starts_with("1:258: "), "{e}");
     }
@@ -188,7 +202,7 @@ mod tests {
                 "2:4: a text that is not closed",
             ),
         ] {
-            let e = lower(text, &Limits::default()).unwrap_err();
+            let e = lower(text, None, &Limits::default()).unwrap_err();
             assert_eq!(e.to_string(), told);
         }
     }
@@ -204,15 +218,15 @@ mod tests {
         let limits = Limits::default();
         let deep = "(".repeat(limits.depth + 1);
         for sound in [
-            format!("// {deep}"),
-            format!("a: \"{deep}\""),
-            format!("a: \"b\" # {deep}"),
+            format!("start: \"a\" // {deep}"),
+            format!("start: \"{deep}\""),
+            format!("start: \"b\" # {deep}"),
         ] {
-            lower(&sound, &limits).unwrap();
+            lower(&sound, None, &limits).unwrap();
         }
         // Whatever seems to open before them.
         for hidden in ["a: ", "a: /x\n\"/ ", "a: \"é\" \"", "a: /x\\/ "] {
-            let error = lower(&format!("{hidden}{deep}"), &limits).unwrap_err();
+            let error = lower(&format!("{hidden}{deep}"), None, &limits).unwrap_err();
             assert_eq!(error.kind(), GrammarErrorKind::Limit, "{hidden}");
         }
     }

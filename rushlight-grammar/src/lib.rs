@@ -57,6 +57,7 @@ pub mod choice;
 mod close;
 mod compile;
 pub mod ebnf;
+mod endless;
 mod error;
 pub mod json_schema;
 mod lark;

@@ -18,6 +18,8 @@ pub struct Lowered {
     pub minimal: Option<String>,
     /// Texts that end free text, such as a tag's end: what the search for a way to the end tries where bytes lead nowhere.
     pub closers: Vec<String>,
+    /// Its lexemes are its author's: one may go on with the text that has to follow it.
+    pub(crate) may_be_endless: bool,
     /// Strings of bounded length, where the whole text is JSON.
     pub(crate) strings: Vec<BoundedString>,
 }
@@ -29,6 +31,7 @@ impl From<GrammarInit> for Lowered {
             guards: Vec::new(),
             minimal: None,
             closers: Vec::new(),
+            may_be_endless: false,
             strings: Vec::new(),
         }
     }

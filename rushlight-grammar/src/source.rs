@@ -76,17 +76,22 @@ pub fn lower(
     limits: &Limits,
     schema: &SchemaOptions,
 ) -> Result<Lowered, GrammarReport> {
-    match source {
+    let mut lowered = match source {
         GrammarSource::JsonSchema(value) => json(value, schema),
         GrammarSource::JsonObject => json(&serde_json::json!({"type": "object"}), schema),
         GrammarSource::Ebnf(text) => ebnf::lower(text, vocabulary, limits),
-        GrammarSource::Lark(text) => Ok(lark::lower(text, limits)?),
+        GrammarSource::Lark(text) => Ok(lark::lower(text, vocabulary, limits)?),
         GrammarSource::Regex(pattern) => Ok(regex::lower(pattern, limits)?),
         GrammarSource::Choice(texts) => Ok(choice::lower(texts, limits)?),
         GrammarSource::StructuralTag(value) => {
             structural_tag::lower(value, vocabulary, limits, schema)
         }
-    }
+    }?;
+    lowered.may_be_endless = matches!(
+        source,
+        GrammarSource::Lark(_) | GrammarSource::StructuralTag(_)
+    );
+    Ok(lowered)
 }
 
 /// Objects inside each other in an example of a list's item.

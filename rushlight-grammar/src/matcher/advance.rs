@@ -181,6 +181,9 @@ impl Matcher {
             walk.invalidate_bias_cache();
             let mut choice = None;
             while at < text.len() {
+                if grammar.is_endless(&mut walk) {
+                    return Ok(choice);
+                }
                 let forced = walk.force_bytes().len();
                 if forced == 0 {
                     choice = Some(at);

@@ -213,7 +213,13 @@ impl Matcher {
         if self.ended || !self.vocabulary().is_canonical() {
             return Ok(Vec::new());
         }
-        let bytes = self.engine(|parser| Ok::<_, String>(parser.force_bytes()))?;
+        let grammar = self.grammar.clone();
+        let bytes = self.engine(|parser| {
+            Ok::<_, String>((!grammar.is_endless(parser)).then(|| parser.force_bytes()))
+        })?;
+        let Some(bytes) = bytes else {
+            return Err(self.endless());
+        };
         let text = match std::str::from_utf8(&bytes) {
             Ok(text) => text,
             // The rest of the last character depends on what is chosen.
@@ -449,6 +455,16 @@ impl Matcher {
         GrammarError::new(
             GrammarErrorKind::IllegalToken,
             format!("token {token} is not legal: {reason}"),
+        )
+        .with_place(Place::Token {
+            position: self.tokens.len(),
+        })
+    }
+
+    fn endless(&self) -> GrammarError {
+        GrammarError::new(
+            GrammarErrorKind::DeadEnd,
+            "one text alone may follow, and it has no end: a part of the grammar goes on with what should follow it",
         )
         .with_place(Place::Token {
             position: self.tokens.len(),

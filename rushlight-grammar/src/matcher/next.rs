@@ -114,24 +114,28 @@ impl Matcher {
     fn engine_mask(&mut self) -> Result<(Vec<u32>, bool)> {
         let grammar = self.grammar.clone();
         let vocabulary = grammar.vocabulary();
-        self.engine_at_start(|parser| {
+        let made = self.engine_at_start(|parser| {
             if parser.stop_reason() == StopReason::NoExtensionBias {
-                return Ok((Vec::new(), false));
+                return Ok(Some((Vec::new(), false)));
+            }
+            if grammar.is_endless(parser) {
+                return Ok(None);
             }
             match parser.compute_mask() {
                 Ok(set) => {
                     let mut mask = Vec::from(set);
                     let may_end = bit(&mask, vocabulary.end());
                     vocabulary.clear_private(&mut mask);
-                    Ok((mask, may_end))
+                    Ok(Some((mask, may_end)))
                 }
                 // Nothing may follow: for this crate a state like any other, which a rollback leaves.
                 Err(_) if parser.stop_reason() == StopReason::NoExtensionBias => {
-                    Ok((Vec::new(), false))
+                    Ok(Some((Vec::new(), false)))
                 }
                 Err(e) => Err(e),
             }
-        })
+        })?;
+        made.ok_or_else(|| self.endless())
     }
 
     /// Clears the tokens that lead to what was refused before.

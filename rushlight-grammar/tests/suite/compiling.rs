@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rushlight_grammar::{CancelToken, Compiler, GrammarErrorKind, GrammarSource};
 use serde_json::json;
 
-use crate::vocab::{compile, compiler, limits, person, toy};
+use crate::vocab::{compile, compiler, limits, person, toy, toy_canonical};
 
 #[test]
 fn the_cache_finds_a_source_again_and_keeps_to_its_budget() {
@@ -101,4 +101,39 @@ fn a_compilation_under_way_is_cancelled() {
     let report = compiler.compile(&source, &cancel).unwrap_err();
     assert_eq!(report.first().kind(), GrammarErrorKind::Cancelled);
     raise.join().unwrap();
+}
+
+#[test]
+fn text_that_has_no_end_is_an_error_where_it_begins() {
+    let compiler = compiler(toy_canonical());
+    // The blank that must come is taken for one that is skipped, and so is every one behind it.
+    let skipped = "start: \"Hello\" \" \" NAME\nNAME: /[A-Z][a-z]+/\n%ignore /[ ]+/\n";
+    for (text, said) in [(skipped, "Hello"), ("start: /ba+/ \"a\"", "b")] {
+        let grammar = compiler
+            .compile(&GrammarSource::Lark(text.into()), &CancelToken::new())
+            .expect(text);
+        let mut matcher = grammar.matcher();
+        for byte in said.bytes() {
+            matcher.accept(u32::from(byte)).expect(text);
+        }
+        let error = matcher.forced().unwrap_err();
+        assert_eq!(error.kind(), GrammarErrorKind::DeadEnd, "{error}");
+        let mut mask = vec![0; grammar.vocabulary().logits().div_ceil(32)];
+        let error = matcher.mask(&mut mask).unwrap_err();
+        assert_eq!(error.kind(), GrammarErrorKind::DeadEnd, "{error}");
+    }
+    // What may end, or ends late, is none.
+    for text in [
+        "start: /ba+/",
+        "start: \"a\"{500} \"b\"",
+        "start: \"b\" /a+/ \"c\"",
+    ] {
+        let grammar = compiler
+            .compile(&GrammarSource::Lark(text.into()), &CancelToken::new())
+            .expect(text);
+        let mut matcher = grammar.matcher();
+        let first = if text.contains("500") { b'a' } else { b'b' };
+        matcher.accept(u32::from(first)).expect(text);
+        matcher.forced().expect(text);
+    }
 }
