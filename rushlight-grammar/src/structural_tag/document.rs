@@ -78,16 +78,6 @@ pub(super) fn format_of(value: &Value) -> Result<Format> {
     }
 }
 
-/// The excluded strings of a free text, where `content` is one.
-pub(super) fn any_text(content: &Value, at: &At) -> Result<Option<Vec<String>>> {
-    let object = at.object(content)?;
-    if object.get("type").and_then(Value::as_str) != Some("any_text") {
-        return Ok(None);
-    }
-    at.only(object, &["type", "excludes"])?;
-    at.texts_or_none(object, "excludes").map(Some)
-}
-
 /// A place in the document.
 #[derive(Clone)]
 pub(super) struct At {
@@ -161,6 +151,17 @@ impl At {
             None | Some(Value::Null) => Ok(Vec::new()),
             Some(_) => self.texts(object, name),
         }
+    }
+
+    /// The strings that a free text may not hold.
+    pub(super) fn excludes(&self, object: &Map<String, Value>) -> Result<Vec<String>> {
+        let excludes = self.texts_or_none(object, "excludes")?;
+        if let Some(empty) = excludes.iter().position(String::is_empty) {
+            let at = self.under("excludes").under(&empty.to_string());
+            let reason = "is the empty string, which every text holds";
+            return Err(at.error(GrammarErrorKind::Unsatisfiable, "", reason));
+        }
+        Ok(excludes)
     }
 
     pub(super) fn flag(&self, object: &Map<String, Value>, name: &str) -> Result<bool> {
