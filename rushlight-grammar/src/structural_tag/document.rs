@@ -24,7 +24,10 @@ pub(super) fn in_old_form(error: GrammarError) -> GrammarError {
         ),
         None => pointer.clone(),
     };
-    let keyword = keyword.clone();
+    let keyword = match keyword.as_deref() {
+        Some("tags") if pointer.is_empty() => Some("structures".to_owned()),
+        _ => keyword.clone(),
+    };
     error.with_place(Place::Json { pointer, keyword })
 }
 
@@ -35,29 +38,6 @@ pub(super) fn format_of(value: &Value) -> Result<Format> {
         depth: 0,
     };
     let object = at.object(value)?;
-    if let Some(structures) = object.get("structures") {
-        at.only(object, &["type", "structures", "triggers"])?;
-        let mut tags = Vec::new();
-        let list = at.under("structures").list(structures)?;
-        for (n, structure) in list.iter().enumerate() {
-            let at = at.under("structures").under(&n.to_string());
-            let structure = at.object(structure)?;
-            at.only(structure, &["begin", "schema", "end"])?;
-            let member = |name: &str| structure.get(name).cloned().unwrap_or(Value::Null);
-            tags.push(serde_json::json!({
-                "begin": member("begin"),
-                "content": {"type": "json_schema", "json_schema": member("schema")},
-                "end": member("end"),
-            }));
-        }
-        let triggers = object.get("triggers").cloned().unwrap_or(Value::Null);
-        return Ok(Format {
-            value: serde_json::json!({"type": "triggered_tags", "triggers": triggers, "tags": tags}),
-            pointer: String::new(),
-            old: true,
-        });
-    }
-    at.only(object, &["type", "format"])?;
     match object.get("type").map(Value::as_str) {
         None | Some(Some("structural_tag")) => {}
         _ => {
@@ -68,6 +48,28 @@ pub(super) fn format_of(value: &Value) -> Result<Format> {
             ));
         }
     }
+    if let Some(structures) = object.get("structures") {
+        at.only(object, &["type", "structures", "triggers"])?;
+        let mut tags = Vec::new();
+        let list = at.under("structures").list(structures)?;
+        for (n, structure) in list.iter().enumerate() {
+            let at = at.under("structures").under(&n.to_string());
+            let structure = at.object(structure)?;
+            at.only(structure, &["begin", "schema", "end"])?;
+            tags.push(serde_json::json!({
+                "begin": at.member(structure, "begin")?,
+                "content": {"type": "json_schema", "json_schema": at.member(structure, "schema")?},
+                "end": at.member(structure, "end")?,
+            }));
+        }
+        let triggers = at.member(object, "triggers")?;
+        return Ok(Format {
+            value: serde_json::json!({"type": "triggered_tags", "triggers": triggers, "tags": tags}),
+            pointer: String::new(),
+            old: true,
+        });
+    }
+    at.only(object, &["type", "format"])?;
     match object.get("format") {
         Some(format) => Ok(Format {
             value: format.clone(),

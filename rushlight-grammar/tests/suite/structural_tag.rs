@@ -403,6 +403,32 @@ fn refusals_name_the_pointer() {
             .contains("'/structures/0/schema/properties/x'"),
         "{e}"
     );
+    let tag = json!({"begin": "<f>", "schema": {}, "end": "</f>"});
+    for (old, says) in [
+        (
+            json!({"structures": [], "triggers": ["<f"]}),
+            "keyword 'structures': no tag is there",
+        ),
+        (
+            json!({"structures": [{"begin": "<f>", "end": "</f>"}], "triggers": ["<f"]}),
+            "at '/structures/0', keyword 'schema': is missing",
+        ),
+        (
+            json!({"structures": [tag]}),
+            "at '', keyword 'triggers': is missing",
+        ),
+        (
+            json!({"structures": [tag], "triggers": ["<f", "<g"]}),
+            "at '/triggers/1': no tag begins",
+        ),
+        (
+            json!({"type": "garbage", "structures": [tag], "triggers": ["<f"]}),
+            "keyword 'type': must be \"structural_tag\"",
+        ),
+    ] {
+        let e = compile(&GrammarSource::StructuralTag(old)).unwrap_err();
+        assert!(e.to_string().contains(says), "{e}");
+    }
     let deep = (0..400).fold(
         json!({"type": "const_string", "value": "x"}),
         |inner, _| json!({"type": "sequence", "elements": [inner]}),
