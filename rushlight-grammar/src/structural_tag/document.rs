@@ -166,6 +166,24 @@ impl At {
         Ok(excludes)
     }
 
+    /// Refuses a free text that its stops could never end, as they hold what may not come up in it.
+    pub(super) fn can_stop(
+        &self,
+        stops: &[String],
+        banned: &[String],
+        keyword: &str,
+    ) -> Result<()> {
+        for stop in stops {
+            if let Some(text) = banned.iter().find(|text| stop.contains(text.as_str())) {
+                let reason = format!(
+                    "free text up to {stop:?} could never end: {text:?} may not come up in it"
+                );
+                return Err(self.error(GrammarErrorKind::Unsatisfiable, keyword, reason));
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn flag(&self, object: &Map<String, Value>, name: &str) -> Result<bool> {
         match object.get(name) {
             None => Ok(false),

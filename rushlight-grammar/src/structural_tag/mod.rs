@@ -375,7 +375,9 @@ impl Builder<'_> {
         match object.get("type").and_then(Value::as_str) {
             Some("any_text") => {
                 at.only(object, &["type", "excludes"])?;
-                Ok(shape::until(ends, &at.excludes(object)?))
+                let excludes = at.excludes(object)?;
+                at.can_stop(ends, &excludes, "excludes")?;
+                Ok(shape::until(ends, &excludes))
             }
             Some("triggered_tags") => self.triggered(object, at, around, ends),
             Some(kind @ ("sequence" | "or")) => {

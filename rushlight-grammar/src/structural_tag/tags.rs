@@ -80,6 +80,7 @@ impl Builder<'_> {
             let reason = "no tag begins with this trigger; a text that may not come up belongs into 'excludes'";
             return Err(at.error(GrammarErrorKind::Invalid, "", reason).into());
         }
+        at.can_stop(&triggers, &excludes, "excludes")?;
         let stops = triggers.iter().cloned();
         let called = Rc::new(Shape::Until(Until {
             stops: stops.zip(after.into_iter().map(shape::alt)).collect(),
@@ -98,7 +99,10 @@ impl Builder<'_> {
         stops.extend(excludes);
         let text = match ends {
             [] => free_text(stops, at, around)?,
-            _ => shape::until(ends, &stops),
+            _ => {
+                at.can_stop(ends, &stops, "triggers")?;
+                shape::until(ends, &stops)
+            }
         };
         if stop_after_first {
             return Ok(shape::alt(vec![text, shape::seq(vec![called, end])]));

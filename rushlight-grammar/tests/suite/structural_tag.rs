@@ -369,6 +369,22 @@ fn refusals_name_the_pointer() {
             "at '/format/triggers/1': no tag begins with this trigger",
         ),
         (
+            tag(
+                "<a>",
+                json!({"type": "any_text", "excludes": ["/a"]}),
+                "</a>",
+            ),
+            "at '/format/content', keyword 'excludes': free text up to \"</a>\" could never end",
+        ),
+        (
+            tag(
+                "<o>",
+                json!({"type": "triggered_tags", "triggers": ["<"], "tags": [tag("<a>", integer(), "</a>")]}),
+                "</o>",
+            ),
+            "at '/format/content', keyword 'triggers': free text up to \"</o>\" could never end",
+        ),
+        (
             json!({"type": "any_text", "excludes": ["foo", ""]}),
             "at '/format/excludes/1': is the empty string",
         ),

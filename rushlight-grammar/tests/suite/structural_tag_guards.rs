@@ -265,13 +265,22 @@ fn list(unique: bool) -> Value {
 
 fn drawn_tag(draws: &mut Draws, depth: usize) -> Value {
     let begin = draws.one(&["<a>", "<a>", "<ab>", "<", "[", ""]);
-    let content = match draws.below(4) {
+    let content = match draws.below(6) {
         0 => json!({"type": "any_text"}),
-        1 if depth > 0 => drawn(draws, depth - 1),
-        2 => list(false),
+        1 | 2 if depth > 0 => drawn(draws, depth - 1),
+        3 if depth > 0 => triggered(draws, depth - 1),
+        4 => list(false),
         _ => list(true),
     };
     tag(begin, content, draws.one(&["</a>", "</a>", "<", "]", ">"]))
+}
+
+fn triggered(draws: &mut Draws, depth: usize) -> Value {
+    let mut tags = [drawn_tag(draws, depth), drawn_tag(draws, depth)];
+    for tag in &mut tags {
+        tag["begin"] = json!(format!("<{}", draws.one(&["a>", "", "[", "<a>"])));
+    }
+    json!({"type": "triggered_tags", "triggers": ["<"], "tags": tags})
 }
 
 /// A format of begins and texts that are easily taken for each other.
@@ -313,14 +322,17 @@ fn drawn_text(format: &Value, draws: &mut Draws) -> String {
                 format["end"].as_str().unwrap()
             )
         }
-        "tags_with_separator" => {
+        kind @ ("tags_with_separator" | "triggered_tags") => {
             let parts: Vec<_> = (0..1 + draws.below(3))
                 .map(|_| {
                     let n = draws.below(2);
                     drawn_text(&all("tags")[n], draws)
                 })
                 .collect();
-            parts.join(format["separator"].as_str().unwrap())
+            match kind {
+                "triggered_tags" => parts.join(draws.one(&["", ">", "[1,1]", "</a", "a>"])),
+                _ => parts.join(format["separator"].as_str().unwrap()),
+            }
         }
         other => panic!("{other}"),
     }
@@ -365,12 +377,16 @@ fn ends(format: &Value, text: &str, at: usize) -> Vec<usize> {
                     .into_iter()
                     .collect();
             }
+            if format["content"]["type"] == "triggered_tags" {
+                return triggered_ends(&format["content"], text, at, end.as_str());
+            }
             let insides = ends(&format["content"], text, at);
             insides
                 .into_iter()
                 .filter_map(|at| after(at, end))
                 .collect()
         }
+        "triggered_tags" => triggered_ends(format, text, at, None),
         "tags_with_separator" => {
             let one = |at: usize| {
                 all("tags")
@@ -392,6 +408,30 @@ fn ends(format: &Value, text: &str, at: usize) -> Vec<usize> {
     }
 }
 
+/// The same of free text with tags, up to and with `end`.
+fn triggered_ends(format: &Value, text: &str, at: usize, end: Option<&str>) -> Vec<usize> {
+    let (mut found, mut open, mut seen) = (Vec::new(), vec![at], Vec::new());
+    while let Some(at) = open.pop() {
+        if seen.contains(&at) {
+            continue;
+        }
+        seen.push(at);
+        let trigger = text[at..].find('<').map(|n| at + n);
+        let close = end.and_then(|end| text[at..].find(end).map(|n| at + n + end.len()));
+        match (trigger, close) {
+            // Whatever is whole first is what it is; an end that holds the trigger is none.
+            (Some(trigger), close) if close.is_none_or(|close| trigger < close) => {
+                let tags = format["tags"].as_array().unwrap();
+                open.extend(tags.iter().flat_map(|tag| ends(tag, text, trigger)));
+            }
+            (_, Some(close)) => found.push(close),
+            (_, None) if end.is_none() => found.push(text.len()),
+            _ => {}
+        }
+    }
+    found
+}
+
 fn without_guards(format: &Value) -> Value {
     let text = format
         .to_string()
@@ -406,8 +446,11 @@ fn guards_refuse_what_is_no_text_and_nothing_else() {
 
     let mut draws = Draws(11);
     let (mut guarded, mut refused, mut yes, mut no) = (0, 0, 0, 0);
-    while guarded < 120 {
-        let format = drawn(&mut draws, 3);
+    while guarded < 80 {
+        let mut format = drawn(&mut draws, 3);
+        if draws.below(3) == 0 {
+            format = sequence(&[format, triggered(&mut draws, 1)]);
+        }
         let Ok(plain) = compile(&source(without_guards(&format))) else {
             continue;
         };
@@ -427,7 +470,7 @@ fn guards_refuse_what_is_no_text_and_nothing_else() {
         }
     }
     assert!(
-        yes > 300 && no > 300 && refused < 400,
+        yes > 150 && no > 150 && refused < 400,
         "{yes} {no} {refused}"
     );
 }
