@@ -11,8 +11,8 @@ use super::shape::{Shape, Until};
 
 /// Nodes of one automaton.
 const NODES: usize = 300_000;
-/// Copies that a counted repetition may take before it counts as a loop.
-const COPIES: u32 = 64;
+/// Nodes that the copies of a counted repetition may take before it counts as a loop.
+const COPIES: usize = 4_000;
 
 /// Nodes that wait for a byte, sorted.
 pub(super) type Set = Vec<usize>;
@@ -176,7 +176,8 @@ impl Automaton {
                 let sub = &repetition.sub;
                 let least = repetition.min;
                 let most = repetition.max.unwrap_or(least);
-                if most > COPIES {
+                let copies = usize::try_from(most).unwrap_or(usize::MAX);
+                if copies.saturating_mul(size_of(sub)) > COPIES {
                     return self.repeat(sub, least.min(1), next);
                 }
                 let mut at = next;
@@ -302,6 +303,26 @@ impl Automaton {
             }
         }
         starts
+    }
+}
+
+/// About how many nodes `hir` takes.
+fn size_of(hir: &Hir) -> usize {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => 1,
+        HirKind::Literal(literal) => literal.0.len(),
+        HirKind::Class(Class::Bytes(class)) => class.ranges().len(),
+        // A range is a few sequences of bytes.
+        HirKind::Class(Class::Unicode(class)) => 3 * class.ranges().len(),
+        HirKind::Capture(capture) => size_of(&capture.sub),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => {
+            parts.iter().map(size_of).fold(1, usize::saturating_add)
+        }
+        HirKind::Repetition(repetition) => {
+            let copies = repetition.max.unwrap_or(repetition.min).max(1);
+            let copies = usize::try_from(copies).unwrap_or(usize::MAX);
+            copies.saturating_mul(size_of(&repetition.sub)).min(COPIES)
+        }
     }
 }
 

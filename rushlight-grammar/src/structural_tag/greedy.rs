@@ -8,7 +8,7 @@ use super::shape::{Part, Shape};
 use crate::error::{GrammarError, GrammarErrorKind, Result};
 
 /// Nodes that one pattern's check walks.
-const STEPS: usize = 5_000_000;
+const STEPS: usize = 500_000;
 
 /// What may come next.
 #[derive(Clone)]
@@ -64,8 +64,8 @@ impl Check<'_> {
                 if !goes_on(pattern, after) {
                     return Ok(());
                 }
-                let reason = "the pattern could go on with what follows it, so that its end cannot be told; end it by a \
-                              character that it does not take";
+                let reason = "the pattern could go on with what follows it, or is too large to tell, so that its end is not known; \
+                              end it by a character that it does not take";
                 Err(GrammarError::json(
                     GrammarErrorKind::Unsupported,
                     pointer.clone(),

@@ -12,7 +12,7 @@ use super::shape::Part;
 use crate::error::{GrammarError, GrammarErrorKind, Result};
 
 /// Nodes that the proof walks.
-const STEPS: usize = 20_000_000;
+const STEPS: usize = 3_000_000;
 
 pub(super) struct Track {
     automaton: Automaton,
