@@ -18,7 +18,7 @@ use crate::target::Target;
 /// [`GrammarErrorKind::Invalid`] with line and column for what is no pattern, [`GrammarErrorKind::Unsupported`] for look-around,
 /// [`GrammarErrorKind::Unsatisfiable`] for a pattern that matches nothing, [`GrammarErrorKind::Limit`].
 pub fn lower(pattern: &str, limits: &Limits) -> Result<Lowered> {
-    let expression = expression(pattern, limits)?;
+    let expression = RegexAst::Regex(printed(pattern, limits)?);
     let mut target = Target::new(limits)?;
     let first = target.lexeme(expression)?;
     Ok(Lowered {
@@ -48,11 +48,11 @@ pub(crate) fn literals(pattern: &str) -> Vec<String> {
     texts
 }
 
-/// The pattern as an expression of the mask engine.
+/// The pattern as the mask engine spells it, without anchors.
 ///
 /// # Errors
 /// Those of [`lower`].
-pub(crate) fn expression(pattern: &str, limits: &Limits) -> Result<RegexAst> {
+pub(crate) fn printed(pattern: &str, limits: &Limits) -> Result<String> {
     limits.check_bytes(pattern.len())?;
     let ascii = ascii_classes(pattern);
     let hir = parse(&ascii, pattern, limits)?;
@@ -66,7 +66,7 @@ pub(crate) fn expression(pattern: &str, limits: &Limits) -> Result<RegexAst> {
     }
     check_repeats(&body, limits)?;
     // Printed from the parsed form: flags are resolved, and the anchors gone.
-    Ok(RegexAst::Regex(body.to_string()))
+    Ok(body.to_string())
 }
 
 fn parse(pattern: &str, original: &str, limits: &Limits) -> Result<Hir> {

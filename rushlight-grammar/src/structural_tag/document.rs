@@ -24,7 +24,10 @@ pub(super) fn in_old_form(error: GrammarError) -> GrammarError {
         ),
         None => pointer.clone(),
     };
-    let keyword = keyword.clone();
+    let keyword = match keyword.as_deref() {
+        Some("tags") if pointer.is_empty() => Some("structures".to_owned()),
+        _ => keyword.clone(),
+    };
     error.with_place(Place::Json { pointer, keyword })
 }
 
@@ -35,29 +38,6 @@ pub(super) fn format_of(value: &Value) -> Result<Format> {
         depth: 0,
     };
     let object = at.object(value)?;
-    if let Some(structures) = object.get("structures") {
-        at.only(object, &["type", "structures", "triggers"])?;
-        let mut tags = Vec::new();
-        let list = at.under("structures").list(structures)?;
-        for (n, structure) in list.iter().enumerate() {
-            let at = at.under("structures").under(&n.to_string());
-            let structure = at.object(structure)?;
-            at.only(structure, &["begin", "schema", "end"])?;
-            let member = |name: &str| structure.get(name).cloned().unwrap_or(Value::Null);
-            tags.push(serde_json::json!({
-                "begin": member("begin"),
-                "content": {"type": "json_schema", "json_schema": member("schema")},
-                "end": member("end"),
-            }));
-        }
-        let triggers = object.get("triggers").cloned().unwrap_or(Value::Null);
-        return Ok(Format {
-            value: serde_json::json!({"type": "triggered_tags", "triggers": triggers, "tags": tags}),
-            pointer: String::new(),
-            old: true,
-        });
-    }
-    at.only(object, &["type", "format"])?;
     match object.get("type").map(Value::as_str) {
         None | Some(Some("structural_tag")) => {}
         _ => {
@@ -68,6 +48,28 @@ pub(super) fn format_of(value: &Value) -> Result<Format> {
             ));
         }
     }
+    if let Some(structures) = object.get("structures") {
+        at.only(object, &["type", "structures", "triggers"])?;
+        let mut tags = Vec::new();
+        let list = at.under("structures").list(structures)?;
+        for (n, structure) in list.iter().enumerate() {
+            let at = at.under("structures").under(&n.to_string());
+            let structure = at.object(structure)?;
+            at.only(structure, &["begin", "schema", "end"])?;
+            tags.push(serde_json::json!({
+                "begin": at.member(structure, "begin")?,
+                "content": {"type": "json_schema", "json_schema": at.member(structure, "schema")?},
+                "end": at.member(structure, "end")?,
+            }));
+        }
+        let triggers = at.member(object, "triggers")?;
+        return Ok(Format {
+            value: serde_json::json!({"type": "triggered_tags", "triggers": triggers, "tags": tags}),
+            pointer: String::new(),
+            old: true,
+        });
+    }
+    at.only(object, &["type", "format"])?;
     match object.get("format") {
         Some(format) => Ok(Format {
             value: format.clone(),
@@ -76,16 +78,6 @@ pub(super) fn format_of(value: &Value) -> Result<Format> {
         }),
         None => Err(at.error(GrammarErrorKind::Invalid, "format", "is missing")),
     }
-}
-
-/// The excluded strings of a free text, where `content` is one.
-pub(super) fn any_text(content: &Value, at: &At) -> Result<Option<Vec<String>>> {
-    let object = at.object(content)?;
-    if object.get("type").and_then(Value::as_str) != Some("any_text") {
-        return Ok(None);
-    }
-    at.only(object, &["type", "excludes"])?;
-    at.texts_or_none(object, "excludes").map(Some)
 }
 
 /// A place in the document.
@@ -161,6 +153,35 @@ impl At {
             None | Some(Value::Null) => Ok(Vec::new()),
             Some(_) => self.texts(object, name),
         }
+    }
+
+    /// The strings that a free text may not hold.
+    pub(super) fn excludes(&self, object: &Map<String, Value>) -> Result<Vec<String>> {
+        let excludes = self.texts_or_none(object, "excludes")?;
+        if let Some(empty) = excludes.iter().position(String::is_empty) {
+            let at = self.under("excludes").under(&empty.to_string());
+            let reason = "is the empty string, which every text holds";
+            return Err(at.error(GrammarErrorKind::Unsatisfiable, "", reason));
+        }
+        Ok(excludes)
+    }
+
+    /// Refuses a free text that its stops could never end, as they hold what may not come up in it.
+    pub(super) fn can_stop(
+        &self,
+        stops: &[String],
+        banned: &[String],
+        keyword: &str,
+    ) -> Result<()> {
+        for stop in stops {
+            if let Some(text) = banned.iter().find(|text| stop.contains(text.as_str())) {
+                let reason = format!(
+                    "free text up to {stop:?} could never end: {text:?} may not come up in it"
+                );
+                return Err(self.error(GrammarErrorKind::Unsatisfiable, keyword, reason));
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn flag(&self, object: &Map<String, Value>, name: &str) -> Result<bool> {

@@ -1,238 +1,159 @@
 //! Guards of schemas inside tags: they must learn where their value starts.
 //!
-//! The text is scanned for the begins of all tags. After one, the content is passed over (a JSON value by its brackets and
-//! quotes, anything else up to the tag's end), guarded if it has guards, and the scan goes on behind it.
+//! The text is followed along the structure that it has. Where a value begins its guards start; where it ends they are done.
 
 use std::sync::Arc;
 
+use super::automaton::Set;
+use super::content::{Read, Scan};
+use super::track::{Stand, Track};
 use crate::lower::{Guard, GuardRun, GuardStep};
-
-/// The tags of a structural tag, in document order.
-#[derive(Default)]
-pub(super) struct Tags {
-    tags: Vec<Tag>,
-}
-
-struct Tag {
-    begin: Vec<u8>,
-    ends: Vec<Vec<u8>>,
-    content: Content,
-}
-
-/// What a tag holds.
-pub(super) enum Content {
-    /// Other formats: tags in it are looked for.
-    Formats,
-    /// Free text up to the tag's end: nothing in it is a tag.
-    Text,
-    /// One JSON value, and the guards that judge it.
-    Json(Vec<Arc<dyn Guard>>),
-}
-
-impl Tags {
-    pub(super) fn add(&mut self, begin: &str, ends: &[String]) -> usize {
-        self.tags.push(Tag {
-            begin: begin.as_bytes().to_vec(),
-            ends: ends.iter().map(|e| e.as_bytes().to_vec()).collect(),
-            content: Content::Formats,
-        });
-        self.tags.len() - 1
-    }
-
-    /// Every text that ends a tag, in document order.
-    pub(super) fn ends(&self) -> Vec<String> {
-        let ends = self.tags.iter().flat_map(|tag| &tag.ends);
-        ends.map(|end| String::from_utf8_lossy(end).into_owned())
-            .collect()
-    }
-
-    pub(super) fn set_content(&mut self, tag: usize, content: Content) {
-        if let Some(tag) = self.tags.get_mut(tag) {
-            tag.content = content;
-        }
-    }
-
-    pub(super) fn has_guards(&self) -> bool {
-        self.tags
-            .iter()
-            .any(|tag| matches!(&tag.content, Content::Json(guards) if !guards.is_empty()))
-    }
-}
 
 /// Judges the schemas of tags.
 pub(super) struct TagGuard {
-    tags: Arc<Tags>,
+    track: Arc<Track>,
 }
 
 impl TagGuard {
-    pub(super) fn new(tags: Arc<Tags>) -> Self {
-        Self { tags }
+    pub(super) fn new(track: Track) -> Self {
+        Self {
+            track: Arc::new(track),
+        }
     }
 }
 
 impl Guard for TagGuard {
     fn begin(&self) -> Box<dyn GuardRun> {
         Box::new(Run {
-            tags: self.tags.clone(),
-            text: Vec::new(),
-            state: State::Outside { from: 0 },
+            state: State::At(self.track.start()),
+            track: self.track.clone(),
+            len: 0,
             past: Vec::new(),
         })
     }
 
     fn describe(&self) -> String {
-        let all: Vec<String> = self
-            .tags
-            .tags
-            .iter()
-            .filter_map(|tag| match &tag.content {
-                Content::Json(guards) => {
-                    Some(guards.iter().map(|g| g.describe()).collect::<Vec<_>>())
-                }
-                _ => None,
-            })
-            .flatten()
-            .collect();
-        all.join("; ")
+        let guards = self.track.contents.iter().flat_map(|c| &c.guards);
+        guards.map(|g| g.describe()).collect::<Vec<_>>().join("; ")
     }
 }
 
 struct Run {
-    tags: Arc<Tags>,
-    text: Vec<u8>,
+    track: Arc<Track>,
+    // Bytes read.
+    len: usize,
     state: State,
     // States that were left, and how much text there was: a truncation goes back to one.
     past: Vec<(usize, State)>,
 }
 
 enum State {
-    /// Looking for begins in the text from `from` on.
-    Outside { from: usize },
-    /// In the free text of a tag.
-    Text { tag: usize, from: usize },
-    /// In JSON values that start at `start`: one for each tag of this begin.
-    Json {
-        start: usize,
-        depth: usize,
-        string: bool,
-        escaped: bool,
-        runs: Vec<Box<dyn GuardRun>>,
-    },
+    At(Stand),
+    Value(Value),
+}
+
+/// A value that is being read.
+struct Value {
+    start: usize,
+    contents: Arc<Vec<usize>>,
+    after: Arc<Set>,
+    runs: Vec<Box<dyn GuardRun>>,
+    // Each with how much text there was when it began to hold; never empty.
+    scans: Vec<(usize, Scan)>,
 }
 
 impl State {
     fn copy(&self) -> Self {
         match self {
-            Self::Outside { from } => Self::Outside { from: *from },
-            Self::Text { tag, from } => Self::Text {
-                tag: *tag,
-                from: *from,
-            },
-            Self::Json {
-                start,
-                depth,
-                string,
-                escaped,
-                runs,
-            } => Self::Json {
-                start: *start,
-                depth: *depth,
-                string: *string,
-                escaped: *escaped,
-                runs: runs.iter().map(|run| run.fork()).collect(),
-            },
+            Self::At(stand) => Self::At(stand.clone()),
+            Self::Value(value) => Self::Value(Value {
+                start: value.start,
+                contents: value.contents.clone(),
+                after: value.after.clone(),
+                runs: value.runs.iter().map(|run| run.fork()).collect(),
+                scans: value.scans.clone(),
+            }),
         }
     }
 }
 
+impl Value {
+    /// Gives `byte`, or the end where there is none, to the guards; those before one that refuses take it back.
+    fn judge(&mut self, byte: Option<u8>, inside: usize) -> Result<(), GuardStep> {
+        for at in 0..self.runs.len() {
+            let step = match (self.runs.get_mut(at), byte) {
+                (Some(run), Some(byte)) => run.push(byte),
+                (Some(run), None) => run.finish(),
+                (None, _) => GuardStep::Accept,
+            };
+            if let GuardStep::Reject { value_start } = step {
+                if byte.is_some() {
+                    for run in self.runs.iter_mut().take(at) {
+                        run.truncate(inside);
+                    }
+                }
+                return Err(GuardStep::Reject {
+                    value_start: self.start + value_start,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn scan(&self) -> Scan {
+        self.scans.last().map_or(Scan::Before, |&(_, scan)| scan)
+    }
+}
+
 impl Run {
-    /// Moves on after `byte` was added to the text.
-    fn moved(&self, byte: u8) -> Option<State> {
-        let here = self.text.len();
-        match &self.state {
-            State::Outside { from } => {
-                let fresh = self.text.get(*from..)?;
-                let (_, tag) = self
-                    .tags
-                    .tags
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, tag)| !tag.begin.is_empty() && fresh.ends_with(&tag.begin))
-                    .max_by_key(|(_, tag)| tag.begin.len())?;
-                let number = self.tags.tags.iter().position(|t| std::ptr::eq(t, tag))?;
-                Some(match &tag.content {
-                    Content::Formats => State::Outside { from: here },
-                    Content::Text => State::Text {
-                        tag: number,
-                        from: here,
-                    },
-                    Content::Json(guards) => State::Json {
-                        start: here,
-                        depth: 0,
-                        string: false,
-                        escaped: false,
-                        runs: guards.iter().map(|g| g.begin()).collect(),
-                    },
-                })
-            }
-            State::Text { tag, from } => {
-                let fresh = self.text.get(*from..)?;
-                let tag = self.tags.tags.get(*tag)?;
-                tag.ends
-                    .iter()
-                    .any(|end| fresh.ends_with(end))
-                    .then_some(State::Outside { from: here })
-            }
-            State::Json {
-                start,
-                depth,
-                string,
-                escaped,
-                runs,
-            } => {
-                let (mut depth, mut string, mut escaped) = (*depth, *string, *escaped);
-                let mut done = false;
-                if string {
-                    match byte {
-                        _ if escaped => escaped = false,
-                        b'\\' => escaped = true,
-                        b'"' => {
-                            string = false;
-                            done = depth == 0;
-                        }
-                        _ => return None,
-                    }
-                } else {
-                    match byte {
-                        b'"' => string = true,
-                        b'{' | b'[' => depth += 1,
-                        b'}' | b']' => {
-                            depth = depth.saturating_sub(1);
-                            done = depth == 0;
-                        }
-                        // A bare scalar is over where something else comes.
-                        b'0'..=b'9' | b'-' | b'+' | b'.' | b'a'..=b'z' | b'E' => return None,
-                        b' ' | b'\t' | b'\n' | b'\r' | b',' | b':'
-                            if depth > 0 || here == start + 1 =>
-                        {
-                            return None;
-                        }
-                        _ if depth > 0 => return None,
-                        _ => {
-                            return Some(State::Outside { from: here - 1 });
-                        }
-                    }
+    /// The state after `byte`, where it is another one.
+    fn moved(&mut self, byte: u8) -> Result<Option<State>, GuardStep> {
+        let (track, len) = (&self.track, self.len);
+        // The grammar never lets such text through: it has no more texts than the automaton.
+        let lost = GuardStep::Reject { value_start: len };
+        match &mut self.state {
+            State::At(Stand::Value {
+                contents, after, ..
+            }) if track.begins(contents, byte) => {
+                let guards = track.contents_of(contents).next();
+                let guards = guards.into_iter().flat_map(|content| &content.guards);
+                let mut value = Value {
+                    start: len,
+                    contents: contents.clone(),
+                    after: after.clone(),
+                    runs: guards.map(|guard| guard.begin()).collect(),
+                    scans: Vec::new(),
+                };
+                value.judge(Some(byte), 0)?;
+                if let Read::More(scan) = Scan::Before.read(byte, || false) {
+                    value.scans.push((len + 1, scan));
                 }
-                if done {
-                    return Some(State::Outside { from: here });
+                Ok(Some(State::Value(value)))
+            }
+            State::At(stand) => match track.step(stand, byte) {
+                Some(next) if next == *stand => Ok(None),
+                Some(next) => Ok(Some(State::At(next))),
+                None => Err(lost),
+            },
+            State::Value(value) => {
+                let scan = value.scan();
+                let follows = || track.follows(&value.contents, &value.after, byte);
+                let read = scan.read(byte, follows);
+                if let Read::Over = read {
+                    value.judge(None, 0)?;
+                    let next = track.step(&track.after(&value.after), byte);
+                    return Ok(Some(State::At(next.ok_or(lost)?)));
                 }
-                Some(State::Json {
-                    start: *start,
-                    depth,
-                    string,
-                    escaped,
-                    runs: runs.iter().map(|run| run.fork()).collect(),
-                })
+                value.judge(Some(byte), len - value.start)?;
+                match read {
+                    Read::More(next) => {
+                        if next != scan {
+                            value.scans.push((len + 1, next));
+                        }
+                        Ok(None)
+                    }
+                    _ => Ok(Some(State::At(track.after(&value.after)))),
+                }
             }
         }
     }
@@ -240,45 +161,50 @@ impl Run {
 
 impl GuardRun for Run {
     fn push(&mut self, byte: u8) -> GuardStep {
-        if let State::Json {
-            start,
-            depth,
-            string,
-            runs,
-            ..
-        } = &mut self.state
-        {
-            let over = *depth == 0 && !*string && *start < self.text.len() && is_after_scalar(byte);
-            let inside = self.text.len() - *start;
-            let mut refused = None;
-            for run in runs.iter_mut() {
-                let step = if over { run.finish() } else { run.push(byte) };
-                if let GuardStep::Reject { value_start } = step {
-                    refused = Some(*start + value_start);
-                    break;
-                }
+        match self.moved(byte) {
+            Ok(Some(next)) => {
+                let before = std::mem::replace(&mut self.state, next);
+                self.past.push((self.len, before));
             }
-            if let Some(value_start) = refused {
-                for run in runs {
-                    run.truncate(inside);
-                }
-                return GuardStep::Reject { value_start };
-            }
+            Ok(None) => {}
+            Err(step) => return step,
         }
-        self.text.push(byte);
-        if let Some(next) = self.moved(byte) {
-            let before = std::mem::replace(&mut self.state, next);
-            self.past.push((self.text.len() - 1, before));
-        }
+        self.len += 1;
         GuardStep::Accept
     }
 
+    fn may_refuse(&self, bytes: &[u8]) -> bool {
+        match &self.state {
+            State::At(stand) => {
+                let mut stand = stand.clone();
+                for &byte in bytes {
+                    match self.track.step(&stand, byte) {
+                        Some(next) if matches!(stand, Stand::Text(_)) => stand = next,
+                        _ => return true,
+                    }
+                }
+                false
+            }
+            State::Value(value) => {
+                let mut scan = value.scan();
+                for &byte in bytes {
+                    let follows = || self.track.follows(&value.contents, &value.after, byte);
+                    match scan.read(byte, follows) {
+                        Read::More(next) => scan = next,
+                        _ => return true,
+                    }
+                }
+                value.runs.iter().any(|run| run.may_refuse(bytes))
+            }
+        }
+    }
+
     fn finish(&self) -> GuardStep {
-        if let State::Json { start, runs, .. } = &self.state {
-            for run in runs {
+        if let State::Value(value) = &self.state {
+            for run in &value.runs {
                 if let GuardStep::Reject { value_start } = run.finish() {
                     return GuardStep::Reject {
-                        value_start: start + value_start,
+                        value_start: value.start + value_start,
                     };
                 }
             }
@@ -287,36 +213,39 @@ impl GuardRun for Run {
     }
 
     fn open_from(&self) -> Option<usize> {
-        let State::Json { start, runs, .. } = &self.state else {
-            return None;
-        };
-        let open = runs.iter().filter_map(|run| run.open_from()).min();
-        // Before its first byte a value is open from where it will start.
-        open.or((self.text.len() == *start).then_some(0))
-            .map(|from| start + from)
+        match &self.state {
+            State::Value(value) => {
+                let open = value.runs.iter().filter_map(|run| run.open_from()).min();
+                open.map(|from| value.start + from)
+            }
+            // Before its first byte a value is open from where it will start.
+            State::At(Stand::Value { contents, .. }) => {
+                let mut contents = self.track.contents_of(contents);
+                contents.any(|c| c.class.is_some()).then_some(self.len)
+            }
+            State::At(Stand::Text(_)) => None,
+        }
     }
 
     fn truncate(&mut self, len: usize) {
-        while let Some((at, _)) = self.past.last() {
-            if *at < len {
-                break;
-            }
-            if let Some((_, state)) = self.past.pop() {
-                self.state = state;
-            }
+        while let Some((_, state)) = self.past.pop_if(|(at, _)| *at >= len) {
+            self.state = state;
         }
-        self.text.truncate(len);
-        if let State::Json { start, runs, .. } = &mut self.state {
-            for run in runs {
-                run.truncate(len.saturating_sub(*start));
+        self.len = len;
+        if let State::Value(value) = &mut self.state {
+            while value.scans.len() > 1 && value.scans.last().is_some_and(|&(at, _)| at > len) {
+                value.scans.pop();
+            }
+            for run in &mut value.runs {
+                run.truncate(len.saturating_sub(value.start));
             }
         }
     }
 
     fn fork(&self) -> Box<dyn GuardRun> {
         Box::new(Self {
-            tags: self.tags.clone(),
-            text: self.text.clone(),
+            track: self.track.clone(),
+            len: self.len,
             state: self.state.copy(),
             past: self
                 .past
@@ -325,8 +254,4 @@ impl GuardRun for Run {
                 .collect(),
         })
     }
-}
-
-fn is_after_scalar(byte: u8) -> bool {
-    !matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'a'..=b'z' | b'E')
 }

@@ -16,7 +16,7 @@
 //! | `any_text` | any text without the strings of `excludes`; in a tag it goes on to the tag's end |
 //! | `sequence`, `or` | all of `elements` in order, any one of them |
 //! | `tag` | `begin`, `content`, `end` (one string or several to choose from) |
-//! | `triggered_tags` | free text; where a string of `triggers` comes up, the tag that begins with it must follow |
+//! | `triggered_tags` | free text; where a string of `triggers` comes up, a tag that begins with it must follow; each has one |
 //! | `tags_with_separator` | tags with `separator` between them, and nothing else |
 //!
 //! The last two take `at_least_one` (with `triggered_tags`, the text then begins with a tag) and `stop_after_first`. The older
@@ -26,29 +26,40 @@
 //! `any_text` and a `json_schema`; tools or a schema is `or`.
 //!
 //! Free text that nothing ends may only stand last. A kind or member that is not listed here is refused by name.
+//!
+//! Refused too, with the place: a schema that needs a guard where its value's begin cannot be told from other text that may
+//! stand there, and a pattern or number that could go on with what follows it, so that its end cannot be told.
 
+mod automaton;
+mod content;
 mod document;
+mod greedy;
 mod guard;
+mod shape;
 mod tags;
+mod track;
 mod xml;
 
+use std::rc::Rc;
 use std::sync::Arc;
 
-use llguidance::derivre::RegexAst;
 use llguidance::earley::SymIdx;
 use serde_json::{Map, Value};
 
 use crate::ebnf;
 use crate::error::{GrammarErrorKind, GrammarReport, Result};
-use crate::json_schema::SchemaOptions;
+use crate::json_schema::{SchemaOptions, Whitespace};
 use crate::limits::Limits;
 use crate::lower::{Guard, Lowered};
 use crate::regex;
 use crate::source;
 use crate::target::Target;
 use crate::vocabulary::Vocabulary;
-use document::{At, Format, any_text, format_of};
-use guard::{Content, TagGuard, Tags};
+use content::Content;
+use document::{At, Format, format_of};
+use guard::TagGuard;
+use shape::{Part, Shape, Writer};
+use track::Track;
 
 /// Lowers a structural tag.
 ///
@@ -79,42 +90,46 @@ fn build(
         vocabulary,
         limits,
         schema,
-        tags: Tags::default(),
+        contents: Vec::new(),
         whole: Vec::new(),
         closers: Vec::new(),
+        ends: Vec::new(),
         nodes: 0,
     };
     let place = At {
         pointer: format.pointer,
         depth: 0,
     };
-    let first = builder.format(&format.value, &place, &Around::start())?;
+    let whole = builder.format(&format.value, &place, &Around::start())?;
+    greedy::check(&whole, &builder.contents)?;
     // What ends a tag is written last.
     let mut closers = builder.closers;
-    closers.extend(builder.tags.ends());
-    let tags = Arc::new(builder.tags);
+    closers.extend(builder.ends);
+    let mut target = builder.target;
+    let first = Writer::new(&mut target).write(&whole)?;
     let mut guards = builder.whole;
-    if tags.has_guards() {
-        guards.push(Arc::new(TagGuard::new(tags)));
+    if builder.contents.iter().any(|c| c.class.is_some()) {
+        let blank = !matches!(
+            schema.whitespace,
+            Whitespace::Compact | Whitespace::Bounded(0)
+        );
+        let track = Track::new(&whole, builder.contents, blank)?;
+        guards.push(Arc::new(TagGuard::new(track)));
     }
     Ok(Lowered {
         guards,
         closers,
-        ..Lowered::from(builder.target.finish(first)?)
+        ..Lowered::from(target.finish(first)?)
     })
 }
 
 /// What surrounds a format.
-#[derive(Clone, Default)]
+#[derive(Clone, Copy)]
 struct Around {
     // Whether nothing comes after it in the text.
     last: bool,
-    // Whether it is all of a tag's content.
-    only: bool,
-    // Whether it begins the whole text.
+    // Whether it begins the whole text, and nothing else may.
     start: bool,
-    // The tag whose content it is, by its number.
-    tag: Option<usize>,
 }
 
 impl Around {
@@ -122,7 +137,6 @@ impl Around {
         Self {
             last: true,
             start: true,
-            ..Self::default()
         }
     }
 }
@@ -132,11 +146,13 @@ struct Builder<'a> {
     vocabulary: Option<&'a Vocabulary>,
     limits: &'a Limits,
     schema: &'a SchemaOptions,
-    tags: Tags,
+    contents: Vec<Content>,
     // Guards of a schema that is the whole text.
     whole: Vec<Arc<dyn Guard>>,
     // Texts that end free text within contents.
     closers: Vec<String>,
+    // Texts that end tags.
+    ends: Vec<String>,
     nodes: usize,
 }
 
@@ -151,13 +167,13 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn format(&mut self, value: &Value, at: &At, around: &Around) -> Result<SymIdx, GrammarReport> {
+    fn format(&mut self, value: &Value, at: &At, around: &Around) -> Result<Part, GrammarReport> {
         self.visit(at)?;
         let object = at.object(value)?;
         match at.text(object, "type")? {
             "const_string" => {
                 at.only(object, &["type", "value"])?;
-                Ok(self.target.text(at.text(object, "value")?)?)
+                Ok(shape::text(at.text(object, "value")?))
             }
             "json_schema" => self.json_schema(object, at, around),
             "qwen_xml_parameter" => {
@@ -176,20 +192,21 @@ impl Builder<'_> {
                         |report| report.map(|e| e.under_pointer(&at.under("grammar").pointer)),
                     )?;
                 self.closers.extend(texts);
-                Ok(symbol)
+                Ok(Rc::new(Shape::Built(symbol)))
             }
             "regex" => {
                 at.only(object, &["type", "pattern"])?;
                 let pattern = at.text(object, "pattern")?;
                 self.closers.extend(regex::literals(pattern));
-                let expression = regex::expression(pattern, self.limits)
-                    .map_err(|e| e.under_pointer(&at.under("pattern").pointer))?;
-                Ok(self.target.lexeme(expression)?)
+                let pointer = at.under("pattern").pointer;
+                let pattern =
+                    regex::printed(pattern, self.limits).map_err(|e| e.under_pointer(&pointer))?;
+                Ok(Rc::new(Shape::Regex { pattern, pointer }))
             }
             "any_text" => {
                 at.only(object, &["type", "excludes"])?;
-                let excludes = at.texts_or_none(object, "excludes")?;
-                self.free_text(&excludes, at, around)
+                let excludes = at.excludes(object)?;
+                Ok(free_text(excludes, at, around)?)
             }
             "sequence" => self.sequence(object, at, around),
             "or" => self.or(object, at, around),
@@ -211,7 +228,7 @@ impl Builder<'_> {
         object: &Map<String, Value>,
         at: &At,
         around: &Around,
-    ) -> Result<SymIdx, GrammarReport> {
+    ) -> Result<Part, GrammarReport> {
         at.only(object, &["type", "json_schema", "style"])?;
         let schema = at.member(object, "json_schema")?;
         let inner = at.under("json_schema");
@@ -225,26 +242,23 @@ impl Builder<'_> {
                     .into());
             }
         }
-        let (symbol, guards) = self.embed(schema, &inner)?;
-        match around.tag {
-            _ if guards.is_empty() => {
-                if let Some(tag) = around.tag.filter(|_| around.only) {
-                    self.tags.set_content(tag, Content::Json(Vec::new()));
-                }
-            }
-            Some(tag) if around.only => self.tags.set_content(tag, Content::Json(guards)),
-            None if around.start && around.last => self.whole.extend(guards),
-            _ => {
-                return Err(inner
-                    .error(
-                        GrammarErrorKind::Unsupported,
-                        "",
-                        "a schema that needs a guard must be the whole text or a tag's whole content",
-                    )
-                    .into());
-            }
+        let (symbol, mut guards) = self.embed(schema, &inner)?;
+        if around.start && around.last {
+            self.whole.append(&mut guards);
         }
-        Ok(symbol)
+        Ok(self.json(symbol, schema, &inner, guards))
+    }
+
+    /// A value that `symbol` reads and `guards` judge.
+    fn json(
+        &mut self,
+        symbol: SymIdx,
+        schema: &Value,
+        at: &At,
+        guards: Vec<Arc<dyn Guard>>,
+    ) -> Part {
+        let content = content::add(&mut self.contents, schema, &at.pointer, guards);
+        Rc::new(Shape::Json { symbol, content })
     }
 
     /// A schema's values, with problems placed in the whole document.
@@ -264,7 +278,7 @@ impl Builder<'_> {
         object: &Map<String, Value>,
         at: &At,
         around: &Around,
-    ) -> Result<SymIdx, GrammarReport> {
+    ) -> Result<Part, GrammarReport> {
         at.only(object, &["type", "elements"])?;
         let elements = at.under("elements");
         let list = elements.list(at.member(object, "elements")?)?;
@@ -272,13 +286,11 @@ impl Builder<'_> {
         for (n, element) in list.iter().enumerate() {
             let around = Around {
                 last: around.last && n + 1 == list.len(),
-                only: around.only && list.len() == 1,
                 start: around.start && n == 0,
-                tag: around.tag,
             };
             parts.push(self.format(element, &elements.under(&n.to_string()), &around)?);
         }
-        Ok(self.target.seq(parts)?)
+        Ok(shape::seq(parts))
     }
 
     fn or(
@@ -286,7 +298,7 @@ impl Builder<'_> {
         object: &Map<String, Value>,
         at: &At,
         around: &Around,
-    ) -> Result<SymIdx, GrammarReport> {
+    ) -> Result<Part, GrammarReport> {
         at.only(object, &["type", "elements"])?;
         let elements = at.under("elements");
         let list = elements.list(at.member(object, "elements")?)?;
@@ -297,16 +309,14 @@ impl Builder<'_> {
                 .into());
         }
         let mut ways = Vec::with_capacity(list.len());
-        // A guard could not tell which of several the text is.
         let around = Around {
-            only: around.only && list.len() == 1,
             start: around.start && list.len() == 1,
-            ..around.clone()
+            ..*around
         };
         for (n, element) in list.iter().enumerate() {
             ways.push(self.format(element, &elements.under(&n.to_string()), &around)?);
         }
-        Ok(self.target.alt(&ways)?)
+        Ok(shape::alt(ways))
     }
 
     fn tag(
@@ -314,11 +324,10 @@ impl Builder<'_> {
         object: &Map<String, Value>,
         at: &At,
         around: &Around,
-    ) -> Result<SymIdx, GrammarReport> {
-        let begin = at.text(object, "begin")?.to_owned();
-        let rest = self.tag_after(object, at, around, &begin)?;
-        let begin = self.target.text(&begin)?;
-        Ok(self.target.seq(vec![begin, rest])?)
+    ) -> Result<Part, GrammarReport> {
+        let begin = shape::text(at.text(object, "begin")?);
+        let rest = self.tag_after(object, at, around)?;
+        Ok(shape::seq(vec![begin, rest]))
     }
 
     /// What comes after a tag's begin: content and end.
@@ -327,8 +336,7 @@ impl Builder<'_> {
         object: &Map<String, Value>,
         at: &At,
         around: &Around,
-        begin: &str,
-    ) -> Result<SymIdx, GrammarReport> {
+    ) -> Result<Part, GrammarReport> {
         at.only(object, &["type", "begin", "content", "end"])?;
         let ends = match at.member(object, "end")? {
             Value::Array(_) => at.texts(object, "end")?,
@@ -339,34 +347,19 @@ impl Builder<'_> {
                 .error(GrammarErrorKind::Invalid, "end", "is an empty list")
                 .into());
         }
-        let tag = self.tags.add(begin, &ends);
+        self.ends.extend(ends.iter().cloned());
         let content = at.member(object, "content")?;
         let place = at.under("content");
         let inside = Around {
-            only: true,
             start: false,
-            tag: Some(tag),
-            ..around.clone()
+            ..*around
         };
         if ends.iter().any(String::is_empty) {
             // It goes on as far as its content does.
             let content = self.format(content, &place, &inside)?;
-            let end = self.texts(&ends)?;
-            return Ok(self.target.seq(vec![content, end])?);
-        }
-        if any_text(content, &place)?.is_some() {
-            self.tags.set_content(tag, Content::Text);
+            return Ok(shape::seq(vec![content, shape::texts(&ends)]));
         }
         self.up_to(content, &place, &inside, &ends)
-    }
-
-    /// Any one of `texts`.
-    fn texts(&mut self, texts: &[String]) -> Result<SymIdx> {
-        let mut ways = Vec::with_capacity(texts.len());
-        for text in texts {
-            ways.push(self.target.text(text)?);
-        }
-        self.target.alt(&ways)
     }
 
     /// A format and one of `ends`. Free text at its end reads that end too: the lexer could not tell where to stop before it.
@@ -376,13 +369,15 @@ impl Builder<'_> {
         at: &At,
         around: &Around,
         ends: &[String],
-    ) -> Result<SymIdx, GrammarReport> {
+    ) -> Result<Part, GrammarReport> {
         self.visit(at)?;
         let object = at.object(value)?;
         match object.get("type").and_then(Value::as_str) {
             Some("any_text") => {
-                let excludes = any_text(value, at)?.unwrap_or_default();
-                Ok(self.text_until(ends, &excludes)?)
+                at.only(object, &["type", "excludes"])?;
+                let excludes = at.excludes(object)?;
+                at.can_stop(ends, &excludes, "excludes")?;
+                Ok(shape::until(ends, &excludes))
             }
             Some("triggered_tags") => self.triggered(object, at, around, ends),
             Some(kind @ ("sequence" | "or")) => {
@@ -390,15 +385,12 @@ impl Builder<'_> {
                 let elements = at.under("elements");
                 let list = elements.list(at.member(object, "elements")?)?;
                 let Some((last, before)) = list.split_last() else {
-                    let end = self.texts(ends)?;
                     let none = self.format(value, at, around)?;
-                    return Ok(self.target.seq(vec![none, end])?);
+                    return Ok(shape::seq(vec![none, shape::texts(ends)]));
                 };
                 let around = Around {
-                    only: around.only && before.is_empty(),
                     start: around.start && before.is_empty(),
                     last: false,
-                    ..around.clone()
                 };
                 let mut parts = Vec::with_capacity(list.len());
                 for (n, element) in before.iter().enumerate() {
@@ -411,65 +403,27 @@ impl Builder<'_> {
                 let at = elements.under(&before.len().to_string());
                 parts.push(self.up_to(last, &at, &around, ends)?);
                 Ok(match kind {
-                    "or" => self.target.alt(&parts)?,
-                    _ => self.target.seq(parts)?,
+                    "or" => shape::alt(parts),
+                    _ => shape::seq(parts),
                 })
             }
             _ => {
                 let around = Around {
                     last: false,
-                    ..around.clone()
+                    ..*around
                 };
                 let content = self.format(value, at, &around)?;
-                let end = self.texts(ends)?;
-                Ok(self.target.seq(vec![content, end])?)
+                Ok(shape::seq(vec![content, shape::texts(ends)]))
             }
         }
     }
-
-    /// Free text that nothing but the end of the whole text ends.
-    fn free_text(
-        &mut self,
-        excludes: &[String],
-        at: &At,
-        around: &Around,
-    ) -> Result<SymIdx, GrammarReport> {
-        if !around.last {
-            let reason = "free text must stand last, or be all of a tag's content";
-            return Err(at
-                .error(GrammarErrorKind::Unsupported, "type", reason)
-                .into());
-        }
-        Ok(self.target.lexeme(text_without(excludes))?)
-    }
-
-    /// Free text up to and with the first of `stops`.
-    fn text_until(&mut self, stops: &[String], excludes: &[String]) -> Result<SymIdx> {
-        let mut ways = Vec::with_capacity(stops.len());
-        for stop in stops {
-            let mut parts = vec![RegexAst::Concat(vec![
-                any(),
-                RegexAst::Literal(stop.clone()),
-            ])];
-            if !excludes.is_empty() {
-                parts.push(text_without(excludes));
-            }
-            ways.push(self.target.lazy_lexeme(RegexAst::And(parts))?);
-        }
-        self.target.alt(&ways)
-    }
 }
 
-fn any() -> RegexAst {
-    RegexAst::Regex("(?s:.)*".to_owned())
-}
-
-/// Any text that holds none of `strings`.
-fn text_without(strings: &[String]) -> RegexAst {
-    let mut parts = vec![any()];
-    for string in strings.iter().filter(|s| !s.is_empty()) {
-        let with = RegexAst::Concat(vec![any(), RegexAst::Literal(string.clone()), any()]);
-        parts.push(RegexAst::Not(Box::new(with)));
+/// Free text that nothing but the end of the whole text ends.
+fn free_text(excludes: Vec<String>, at: &At, around: &Around) -> Result<Part> {
+    if !around.last {
+        let reason = "free text must stand last, or be all of a tag's content";
+        return Err(at.error(GrammarErrorKind::Unsupported, "type", reason));
     }
-    RegexAst::And(parts)
+    Ok(Rc::new(Shape::Rest { excludes }))
 }

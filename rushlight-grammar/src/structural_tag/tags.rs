@@ -1,10 +1,12 @@
 //! Formats of several tags: triggered in free text, or one after another.
 
-use llguidance::earley::SymIdx;
+use std::rc::Rc;
+
 use serde_json::{Map, Value};
 
 use super::document::At;
-use super::{Around, Builder};
+use super::shape::{self, Part, Shape, Until};
+use super::{Around, Builder, free_text};
 use crate::error::{GrammarErrorKind, GrammarReport};
 
 impl Builder<'_> {
@@ -15,7 +17,7 @@ impl Builder<'_> {
         at: &At,
         around: &Around,
         ends: &[String],
-    ) -> Result<SymIdx, GrammarReport> {
+    ) -> Result<Part, GrammarReport> {
         const MEMBERS: [&str; 6] = [
             "type",
             "triggers",
@@ -26,7 +28,7 @@ impl Builder<'_> {
         ];
         at.only(object, &MEMBERS)?;
         let triggers = at.texts(object, "triggers")?;
-        let excludes = at.texts_or_none(object, "excludes")?;
+        let excludes = at.excludes(object)?;
         let at_least_one = at.flag(object, "at_least_one")?;
         let stop_after_first = at.flag(object, "stop_after_first")?;
         if triggers.is_empty() || triggers.iter().any(String::is_empty) {
@@ -39,13 +41,11 @@ impl Builder<'_> {
                 .into());
         }
         // Of each trigger: what may follow it. Of the first tag: whole tags.
-        let mut after: Vec<Vec<SymIdx>> = vec![Vec::new(); triggers.len()];
+        let mut after: Vec<Vec<Part>> = vec![Vec::new(); triggers.len()];
         let mut firsts = Vec::new();
         let inside = Around {
             start: false,
-            only: false,
             last: false,
-            ..around.clone()
         };
         let tags = at.under("tags");
         for (n, tag) in tags.list(at.member(object, "tags")?)?.iter().enumerate() {
@@ -60,58 +60,58 @@ impl Builder<'_> {
                 let reason = "must start with exactly one of the triggers";
                 return Err(at.error(GrammarErrorKind::Invalid, "begin", reason).into());
             };
-            let rest = self.tag_after(tag, &at, &inside, begin)?;
-            let left = self.target.text(begin.get(text.len()..).unwrap_or(""))?;
-            let left = self.target.seq(vec![left, rest])?;
-            if let Some(after) = after.get_mut(trigger) {
-                after.push(left);
-            }
+            let rest = self.tag_after(tag, &at, &inside)?;
             if at_least_one {
-                let begin = self.target.text(begin)?;
-                firsts.push(self.target.seq(vec![begin, rest])?);
+                firsts.push(shape::seq(vec![shape::text(begin), rest.clone()]));
+            }
+            let left = shape::text(begin.get(text.len()..).unwrap_or(""));
+            if let Some(after) = after.get_mut(trigger) {
+                after.push(shape::seq(vec![left, rest]));
             }
         }
-        let mut called = Vec::new();
-        for (trigger, after) in triggers.iter().zip(&after) {
-            // A trigger that no tag has is text that may not come up.
-            if after.is_empty() {
-                continue;
-            }
-            let text = self.text_until(std::slice::from_ref(trigger), &excludes)?;
-            let rest = self.target.alt(after)?;
-            called.push(self.target.seq(vec![text, rest])?);
-        }
-        if called.is_empty() {
+        if after.iter().all(Vec::is_empty) {
             let reason = "no tag is there";
             return Err(at
                 .error(GrammarErrorKind::Unsatisfiable, "tags", reason)
                 .into());
         }
+        if let Some(lone) = after.iter().position(Vec::is_empty) {
+            let at = at.under("triggers").under(&lone.to_string());
+            let reason = "no tag begins with this trigger; a text that may not come up belongs into 'excludes'";
+            return Err(at.error(GrammarErrorKind::Invalid, "", reason).into());
+        }
+        at.can_stop(&triggers, &excludes, "excludes")?;
+        let stops = triggers.iter().cloned();
+        let called = Rc::new(Shape::Until(Until {
+            stops: stops.zip(after.into_iter().map(shape::alt)).collect(),
+            rivals: ends.to_vec(),
+            excludes: excludes.clone(),
+        }));
         let end = match ends {
-            [] => self.target.empty()?,
-            _ => self.texts(ends)?,
+            [] => shape::empty(),
+            _ => shape::texts(ends),
         };
+        let first = shape::alt(firsts);
         if at_least_one && stop_after_first {
-            let first = self.target.alt(&firsts)?;
-            return Ok(self.target.seq(vec![first, end])?);
+            return Ok(shape::seq(vec![first, end]));
         }
         let mut stops = triggers;
         stops.extend(excludes);
         let text = match ends {
-            [] => self.free_text(&stops, at, around)?,
-            _ => self.text_until(ends, &stops)?,
+            [] => free_text(stops, at, around)?,
+            _ => {
+                at.can_stop(ends, &stops, "triggers")?;
+                shape::until(ends, &stops)
+            }
         };
-        let called = self.target.alt(&called)?;
         if stop_after_first {
-            let called = self.target.seq(vec![called, end])?;
-            return Ok(self.target.alt(&[text, called])?);
+            return Ok(shape::alt(vec![text, shape::seq(vec![called, end])]));
         }
-        let more = self.target.repeat(called, 0, None)?;
-        if at_least_one {
-            let first = self.target.alt(&firsts)?;
-            return Ok(self.target.seq(vec![first, more, text])?);
-        }
-        Ok(self.target.seq(vec![more, text])?)
+        let more = Rc::new(Shape::Star(called));
+        Ok(match at_least_one {
+            true => shape::seq(vec![first, more, text]),
+            false => shape::seq(vec![more, text]),
+        })
     }
 
     /// Tags with a separator between them, and nothing else.
@@ -120,7 +120,7 @@ impl Builder<'_> {
         object: &Map<String, Value>,
         at: &At,
         around: &Around,
-    ) -> Result<SymIdx, GrammarReport> {
+    ) -> Result<Part, GrammarReport> {
         const MEMBERS: [&str; 5] = [
             "type",
             "tags",
@@ -134,9 +134,7 @@ impl Builder<'_> {
         let stop_after_first = at.flag(object, "stop_after_first")?;
         let inside = Around {
             start: false,
-            only: false,
             last: around.last && stop_after_first,
-            ..around.clone()
         };
         let tags = at.under("tags");
         let mut ways = Vec::new();
@@ -150,17 +148,17 @@ impl Builder<'_> {
                 .error(GrammarErrorKind::Unsatisfiable, "tags", reason)
                 .into());
         }
-        let tag = self.target.alt(&ways)?;
-        let mut all = tag;
-        if !stop_after_first {
-            let separator = self.target.text(&separator)?;
-            let next = self.target.seq(vec![separator, tag])?;
-            let more = self.target.repeat(next, 0, None)?;
-            all = self.target.seq(vec![tag, more])?;
-        }
-        if at_least_one {
-            return Ok(all);
-        }
-        Ok(self.target.repeat(all, 0, Some(1))?)
+        let tag = shape::alt(ways);
+        let all = match stop_after_first {
+            true => tag,
+            false => Rc::new(Shape::Separated {
+                tag,
+                separator: shape::text(separator),
+            }),
+        };
+        Ok(match at_least_one {
+            true => all,
+            false => shape::optional(all),
+        })
     }
 }

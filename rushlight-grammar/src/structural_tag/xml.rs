@@ -3,12 +3,13 @@
 //! A string is written bare, up to the closing tag; other values are JSON. One line feed may stand around values and between
 //! parameters. Only declared members are written.
 
-use llguidance::derivre::RegexAst;
-use llguidance::earley::SymIdx;
+use std::rc::Rc;
+
 use serde_json::{Map, Value};
 
 use super::Builder;
 use super::document::At;
+use super::shape::{self, Part, Shape};
 use crate::error::{GrammarErrorKind, GrammarReport, Result};
 
 const END: &str = "</parameter>";
@@ -27,7 +28,7 @@ pub(super) fn parameters(
     builder: &mut Builder<'_>,
     schema: &Value,
     at: &At,
-) -> Result<SymIdx, GrammarReport> {
+) -> Result<Part, GrammarReport> {
     let object = at.object(schema)?;
     let known = [
         "type",
@@ -58,24 +59,23 @@ pub(super) fn parameters(
             .error(GrammarErrorKind::Unsupported, "required", reason)
             .into());
     }
-    let mut parts = vec![line(builder)?];
+    let mut parts = vec![line(at)];
     for (name, property) in properties {
         let at = place.under(name);
         if name.is_empty() || name.contains(['>', '<', '\n']) {
             let reason = "this name cannot stand in a tag";
             return Err(at.error(GrammarErrorKind::Unsupported, "", reason).into());
         }
-        let begin = builder.target.text(&format!("<parameter={name}>"))?;
+        let begin = shape::text(format!("<parameter={name}>"));
         let value = value(builder, property, object, &at)?;
-        let after = line(builder)?;
-        let parameter = builder.target.seq(vec![begin, value, after])?;
+        let parameter = shape::seq(vec![begin, value, line(&at)]);
         let is_required = required.iter().any(|r| r == name);
         parts.push(match is_required {
             true => parameter,
-            false => builder.target.repeat(parameter, 0, Some(1))?,
+            false => shape::optional(parameter),
         });
     }
-    Ok(builder.target.seq(parts)?)
+    Ok(shape::seq(parts))
 }
 
 /// A value with its closing tag.
@@ -84,44 +84,60 @@ fn value(
     property: &Value,
     root: &Map<String, Value>,
     at: &At,
-) -> Result<SymIdx, GrammarReport> {
+) -> Result<Part, GrammarReport> {
     let is_string = property.get("type").and_then(Value::as_str) == Some("string");
     if is_string && let Some(object) = property.as_object() {
         at.only(
             object,
             &[["type", "enum", "const"].as_slice(), NOTES.as_slice()].concat(),
         )?;
-        let texts = match (object.get("const"), object.get("enum")) {
-            (Some(text), _) => Some(vec![text.clone()]),
-            (None, Some(Value::Array(texts))) => Some(texts.clone()),
-            (None, _) => None,
+        let Some(texts) = texts_of(object, at)? else {
+            return Ok(shape::until(&[END.to_owned()], &[]));
         };
-        let Some(texts) = texts else {
-            return Ok(builder.text_until(&[END.to_owned()], &[])?);
-        };
-        let mut ways = Vec::with_capacity(texts.len());
-        for text in texts.iter().filter_map(Value::as_str) {
-            ways.push(builder.target.text(text)?);
-        }
-        if ways.is_empty() {
-            let reason = "no string is among the values";
-            return Err(at
-                .error(GrammarErrorKind::Unsatisfiable, "enum", reason)
-                .into());
-        }
-        let text = builder.target.alt(&ways)?;
-        let (before, after) = (line(builder)?, line(builder)?);
-        let end = builder.target.text(END)?;
-        return Ok(builder.target.seq(vec![before, text, after, end])?);
+        return Ok(closed(shape::texts(&texts), at));
     }
-    let (value, guards) = builder.embed(&with_definitions(property, root), at)?;
+    let schema = with_definitions(property, root);
+    let (symbol, guards) = builder.embed(&schema, at)?;
     if !guards.is_empty() {
         let reason = "a value that needs a guard cannot be written as a parameter";
         return Err(at.error(GrammarErrorKind::Unsupported, "", reason).into());
     }
-    let (before, after) = (line(builder)?, line(builder)?);
-    let end = builder.target.text(END)?;
-    Ok(builder.target.seq(vec![before, value, after, end])?)
+    let value = builder.json(symbol, &schema, at, guards);
+    Ok(closed(value, at))
+}
+
+/// The strings that a schema of strings lists; none where it takes every string.
+fn texts_of(object: &Map<String, Value>, at: &At) -> Result<Option<Vec<String>>> {
+    let constant = object.get("const");
+    let (values, keyword) = match (object.get("enum"), constant) {
+        (None, None) => return Ok(None),
+        (None, Some(value)) => (vec![value], "const"),
+        (Some(Value::Array(values)), None) => (values.iter().collect(), "enum"),
+        (Some(Value::Array(values)), Some(value)) => {
+            (values.iter().filter(|v| *v == value).collect(), "const")
+        }
+        (Some(_), _) => return Err(at.error(GrammarErrorKind::Invalid, "enum", "must be a list")),
+    };
+    let texts: Vec<String> = values
+        .into_iter()
+        .filter_map(|value| value.as_str().map(str::to_owned))
+        .collect();
+    if texts.is_empty() {
+        let reason = "no string is among the values";
+        return Err(at.error(GrammarErrorKind::Unsatisfiable, keyword, reason));
+    }
+    // A string is written bare: what ends it may not come up before its end.
+    let ends_early = |text: &&String| format!("{text}{END}").find(END) != Some(text.len());
+    if let Some(text) = texts.iter().find(ends_early) {
+        let reason = format!("{text:?} cannot be written: '{END}' would end it early");
+        return Err(at.error(GrammarErrorKind::Unsupported, keyword, reason));
+    }
+    Ok(Some(texts))
+}
+
+/// A value between optional line feeds, and its closing tag.
+fn closed(value: Part, at: &At) -> Part {
+    shape::seq(vec![line(at), value, line(at), shape::text(END)])
 }
 
 /// The property with the definitions that its references name.
@@ -137,6 +153,9 @@ fn with_definitions(property: &Value, root: &Map<String, Value>) -> Value {
     property
 }
 
-fn line(builder: &mut Builder<'_>) -> Result<SymIdx> {
-    builder.target.lexeme(RegexAst::Regex("\\n?".to_owned()))
+fn line(at: &At) -> Part {
+    Rc::new(Shape::Regex {
+        pattern: "\\n?".to_owned(),
+        pointer: at.pointer.clone(),
+    })
 }

@@ -11,4 +11,5 @@ mod json_schema_keywords;
 mod matcher;
 mod real_vocabulary;
 mod structural_tag;
+mod structural_tag_guards;
 mod vocab;

@@ -5,7 +5,7 @@ use rushlight_engine::constrain::{Accepted, Constraint, MaskStatus};
 use rushlight_grammar::{AfterMarker, GrammarErrorKind, GrammarSource};
 use serde_json::{Value, json};
 
-fn tag(begin: &str, content: Value, end: &str) -> Value {
+pub(crate) fn tag(begin: &str, content: Value, end: &str) -> Value {
     json!({"type": "tag", "begin": begin, "content": content, "end": end})
 }
 
@@ -13,17 +13,24 @@ fn integer() -> Value {
     json!({"type": "json_schema", "json_schema": {"type": "integer"}})
 }
 
-fn source(format: Value) -> GrammarSource {
+pub(crate) fn source(format: Value) -> GrammarSource {
     GrammarSource::StructuralTag(json!({"type": "structural_tag", "format": format}))
 }
 
-fn check(format: Value, yes: &[&str], no: &[&str]) {
+pub(crate) fn check(format: Value, yes: &[&str], no: &[&str]) {
     let grammar = compile(&source(format.clone())).unwrap_or_else(|e| panic!("{format}: {e}"));
     for text in yes {
         assert!(accepts(&grammar, text), "{format}\n  accepts {text:?}");
     }
     for text in no {
         assert!(!accepts(&grammar, text), "{format}\n  refuses {text:?}");
+    }
+}
+
+pub(crate) fn refusal(format: &Value) -> String {
+    match compile(&source(format.clone())) {
+        Ok(_) => panic!("{format} compiles"),
+        Err(e) => e.to_string(),
     }
 }
 
@@ -228,6 +235,89 @@ fn qwen_parameters() {
 }
 
 #[test]
+fn strings_of_qwen_parameters_keep_their_keywords() {
+    let one = |schema: Value| {
+        json!({"type": "qwen_xml_parameter", "json_schema": {
+            "type": "object", "properties": {"a": schema}, "required": ["a"],
+        }})
+    };
+    check(
+        one(json!({"type": "string", "enum": ["x", "y", 1], "const": "y"})),
+        &["<parameter=a>y</parameter>"],
+        &["<parameter=a>x</parameter>"],
+    );
+    for (schema, says) in [
+        (
+            json!({"type": "string", "enum": ["x"], "const": "y"}),
+            "keyword 'const': no string is among the values",
+        ),
+        (
+            json!({"type": "string", "enum": "b"}),
+            "keyword 'enum': must be a list",
+        ),
+        (
+            json!({"type": "string", "const": 5}),
+            "keyword 'const': no string is among the values",
+        ),
+        (
+            json!({"type": "string", "enum": ["a", "</parameter>"]}),
+            "keyword 'enum': \"</parameter>\" cannot be written",
+        ),
+    ] {
+        let e = refusal(&one(schema));
+        let place = "at '/format/json_schema/properties/a', ";
+        assert!(e.contains(&format!("{place}{says}")), "{e}");
+    }
+}
+
+#[test]
+fn patterns_and_numbers_end_where_the_next_begins() {
+    let regex = |pattern: &str| json!({"type": "regex", "pattern": pattern});
+    let end = || json!({"type": "const_string", "value": "end"});
+    check(
+        json!({"type": "sequence", "elements": [regex("[a-z]+"), end()]}),
+        &["xend", "endend"],
+        &["end", "x"],
+    );
+    check(
+        tag("<a>", regex(".*"), "</a>"),
+        &["<a></a>", "<a>x</a></a>"],
+        &["<a>x"],
+    );
+    check(
+        json!({"type": "sequence", "elements": [regex("(ab)*"), regex("a?"), end(), integer()]}),
+        &["ababaend1", "end2"],
+        &["abaaend1"],
+    );
+    let mut tag_of_numbers = tag(
+        "<a>",
+        json!({"type": "json_schema", "json_schema": {"enum": [1, 2]}}),
+        "0</a>",
+    );
+    check(tag_of_numbers.clone(), &["<a>10</a>"], &["<a>1</a>"]);
+    tag_of_numbers["content"] = integer();
+    let then_text = |pattern: &str| json!({"type": "triggered_tags", "triggers": ["<a>"], "tags": [tag("<a>", regex(pattern), "</a>")]});
+    check(then_text("[^<]*"), &["x<a>b</a>c<a></a>"], &["<a>b"]);
+    for (format, says) in [
+        (
+            tag_of_numbers,
+            "at '/format/content/json_schema': a number could go on",
+        ),
+        (
+            json!({"type": "sequence", "elements": [regex("[a-z]+"), {"type": "json_schema", "json_schema": {"type": "boolean"}}]}),
+            "at '/format/elements/0/pattern': the pattern could go on",
+        ),
+        (
+            then_text(".*"),
+            "at '/format/tags/0/content/pattern': the pattern could go on",
+        ),
+    ] {
+        let e = refusal(&format);
+        assert!(e.contains(says), "{format}: {e}");
+    }
+}
+
+#[test]
 fn guards_reach_into_tags() {
     let list = json!({"type": "json_schema", "json_schema": {
         "type": "array", "items": {"type": "integer"}, "uniqueItems": true, "minItems": 2, "maxItems": 40,
@@ -275,6 +365,34 @@ fn refusals_name_the_pointer() {
             "at '/format/tags/0', keyword 'begin'",
         ),
         (
+            json!({"type": "triggered_tags", "triggers": ["<a>", "<z>"], "tags": [tag("<a>", integer(), "</a>")]}),
+            "at '/format/triggers/1': no tag begins with this trigger",
+        ),
+        (
+            tag(
+                "<a>",
+                json!({"type": "any_text", "excludes": ["/a"]}),
+                "</a>",
+            ),
+            "at '/format/content', keyword 'excludes': free text up to \"</a>\" could never end",
+        ),
+        (
+            tag(
+                "<o>",
+                json!({"type": "triggered_tags", "triggers": ["<"], "tags": [tag("<a>", integer(), "</a>")]}),
+                "</o>",
+            ),
+            "at '/format/content', keyword 'triggers': free text up to \"</o>\" could never end",
+        ),
+        (
+            json!({"type": "any_text", "excludes": ["foo", ""]}),
+            "at '/format/excludes/1': is the empty string",
+        ),
+        (
+            tag("<a>", json!({"type": "any_text", "excludes": [""]}), "</a>"),
+            "at '/format/content/excludes/0': is the empty string",
+        ),
+        (
             tag(
                 "<a>",
                 json!({"type": "json_schema", "json_schema": {"type": "flibbertigibbet"}}),
@@ -301,6 +419,32 @@ fn refusals_name_the_pointer() {
             .contains("'/structures/0/schema/properties/x'"),
         "{e}"
     );
+    let tag = json!({"begin": "<f>", "schema": {}, "end": "</f>"});
+    for (old, says) in [
+        (
+            json!({"structures": [], "triggers": ["<f"]}),
+            "keyword 'structures': no tag is there",
+        ),
+        (
+            json!({"structures": [{"begin": "<f>", "end": "</f>"}], "triggers": ["<f"]}),
+            "at '/structures/0', keyword 'schema': is missing",
+        ),
+        (
+            json!({"structures": [tag]}),
+            "at '', keyword 'triggers': is missing",
+        ),
+        (
+            json!({"structures": [tag], "triggers": ["<f", "<g"]}),
+            "at '/triggers/1': no tag begins",
+        ),
+        (
+            json!({"type": "garbage", "structures": [tag], "triggers": ["<f"]}),
+            "keyword 'type': must be \"structural_tag\"",
+        ),
+    ] {
+        let e = compile(&GrammarSource::StructuralTag(old)).unwrap_err();
+        assert!(e.to_string().contains(says), "{e}");
+    }
     let deep = (0..400).fold(
         json!({"type": "const_string", "value": "x"}),
         |inner, _| json!({"type": "sequence", "elements": [inner]}),

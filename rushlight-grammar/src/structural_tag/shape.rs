@@ -1,0 +1,237 @@
+//! What a structural tag's text is made of: one tree that the grammar, the guard and the check of greedy reading are made from.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use llguidance::derivre::RegexAst;
+use llguidance::earley::SymIdx;
+
+use super::greedy;
+use crate::error::Result;
+use crate::target::Target;
+
+/// A part of the text; parts may be shared.
+pub(super) type Part = Rc<Shape>;
+
+pub(super) enum Shape {
+    Text(String),
+    /// A text of a pattern, and where the pattern stands.
+    Regex {
+        pattern: String,
+        pointer: String,
+    },
+    /// A text of a grammar of its own.
+    Built(SymIdx),
+    /// A JSON value, by the number of its content.
+    Json {
+        symbol: SymIdx,
+        content: usize,
+    },
+    Until(Until),
+    /// Free text that the end of the whole text ends.
+    Rest {
+        excludes: Vec<String>,
+    },
+    Seq(Vec<Part>),
+    Alt(Vec<Part>),
+    Star(Part),
+    /// `tag` once or more, with `separator` between.
+    Separated {
+        tag: Part,
+        separator: Part,
+    },
+}
+
+/// Free text up to and with the first of its stops, and what follows that stop.
+pub(super) struct Until {
+    pub(super) stops: Vec<(String, Part)>,
+    /// Stops of other free text that may stand at the same place: where one comes up first, the text is that other one.
+    pub(super) rivals: Vec<String>,
+    pub(super) excludes: Vec<String>,
+}
+
+pub(super) fn text(text: impl Into<String>) -> Part {
+    Rc::new(Shape::Text(text.into()))
+}
+
+pub(super) fn empty() -> Part {
+    Rc::new(Shape::Seq(Vec::new()))
+}
+
+/// Any one of `texts`.
+pub(super) fn texts(texts: &[String]) -> Part {
+    alt(texts.iter().map(text).collect())
+}
+
+pub(super) fn alt(mut ways: Vec<Part>) -> Part {
+    match (ways.pop(), ways.is_empty()) {
+        (Some(one), true) => one,
+        (last, _) => {
+            ways.extend(last);
+            Rc::new(Shape::Alt(ways))
+        }
+    }
+}
+
+pub(super) fn optional(part: Part) -> Part {
+    alt(vec![empty(), part])
+}
+
+/// Free text up to and with the first of `stops`.
+pub(super) fn until(stops: &[String], excludes: &[String]) -> Part {
+    Rc::new(Shape::Until(Until {
+        stops: stops.iter().map(|stop| (stop.clone(), empty())).collect(),
+        rivals: Vec::new(),
+        excludes: excludes.to_vec(),
+    }))
+}
+
+/// All of `parts` in order. A pattern that could go on with what follows it is joined with that, where that is regular too:
+/// read apart, it would swallow what follows.
+pub(super) fn seq(parts: Vec<Part>) -> Part {
+    let mut flat: Vec<Part> = Vec::with_capacity(parts.len());
+    let mut open: Vec<Part> = parts;
+    open.reverse();
+    while let Some(part) = open.pop() {
+        match &*part {
+            Shape::Text(text) if text.is_empty() => {}
+            Shape::Seq(inner) => open.extend(inner.iter().rev().cloned()),
+            _ => match flat.last().and_then(|last| joined(last, &part)) {
+                Some(joined) => {
+                    flat.pop();
+                    flat.push(joined);
+                }
+                None => flat.push(part),
+            },
+        }
+    }
+    match flat.as_slice() {
+        [one] => one.clone(),
+        _ => Rc::new(Shape::Seq(flat)),
+    }
+}
+
+fn joined(left: &Part, right: &Part) -> Option<Part> {
+    let pointer = pointer_of(left)?.to_owned();
+    let (head, tail) = (pattern_of(left)?, pattern_of(right)?);
+    if !greedy::goes_on(&head, &greedy::first_of_pattern(&tail)?) {
+        return None;
+    }
+    Some(Rc::new(Shape::Regex {
+        pattern: format!("(?:{head})(?:{tail})"),
+        pointer,
+    }))
+}
+
+/// Where a pattern in `part` stands.
+fn pointer_of(part: &Shape) -> Option<&str> {
+    match part {
+        Shape::Regex { pointer, .. } => Some(pointer),
+        Shape::Seq(parts) | Shape::Alt(parts) => parts.iter().find_map(|part| pointer_of(part)),
+        _ => None,
+    }
+}
+
+/// A regular part as one pattern.
+fn pattern_of(part: &Shape) -> Option<String> {
+    let all = |parts: &[Part]| {
+        parts
+            .iter()
+            .map(|p| pattern_of(p))
+            .collect::<Option<Vec<_>>>()
+    };
+    match part {
+        Shape::Text(text) => Some(regex_syntax::escape(text)),
+        Shape::Regex { pattern, .. } => Some(format!("(?:{pattern})")),
+        Shape::Seq(parts) => Some(all(parts)?.concat()),
+        Shape::Alt(ways) if !ways.is_empty() => Some(format!("(?:{})", all(ways)?.join("|"))),
+        _ => None,
+    }
+}
+
+/// Writes parts as symbols of the mask engine's grammar.
+pub(super) struct Writer<'a> {
+    target: &'a mut Target,
+    // By address: parts live as long as the tree does.
+    written: HashMap<*const Shape, SymIdx>,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(target: &'a mut Target) -> Self {
+        Self {
+            target,
+            written: HashMap::new(),
+        }
+    }
+
+    pub(super) fn write(&mut self, part: &Part) -> Result<SymIdx> {
+        let key = Rc::as_ptr(part);
+        if let Some(&symbol) = self.written.get(&key) {
+            return Ok(symbol);
+        }
+        let symbol = self.fresh(part)?;
+        self.written.insert(key, symbol);
+        Ok(symbol)
+    }
+
+    fn fresh(&mut self, part: &Shape) -> Result<SymIdx> {
+        match part {
+            Shape::Text(text) => self.target.text(text),
+            Shape::Regex { pattern, .. } => self.target.lexeme(RegexAst::Regex(pattern.clone())),
+            Shape::Built(symbol) | Shape::Json { symbol, .. } => Ok(*symbol),
+            Shape::Until(until) => {
+                let mut ways = Vec::with_capacity(until.stops.len());
+                for (stop, then) in &until.stops {
+                    let mut parts = vec![RegexAst::Concat(vec![
+                        any(),
+                        RegexAst::Literal(stop.clone()),
+                    ])];
+                    if !until.excludes.is_empty() {
+                        parts.push(text_without(&until.excludes));
+                    }
+                    let text = self.target.lazy_lexeme(RegexAst::And(parts))?;
+                    let then = self.write(then)?;
+                    ways.push(self.target.seq(vec![text, then])?);
+                }
+                self.target.alt(&ways)
+            }
+            Shape::Rest { excludes } => self.target.lexeme(text_without(excludes)),
+            Shape::Seq(parts) => {
+                let parts = self.all(parts)?;
+                self.target.seq(parts)
+            }
+            Shape::Alt(ways) => {
+                let ways = self.all(ways)?;
+                self.target.alt(&ways)
+            }
+            Shape::Star(inner) => {
+                let inner = self.write(inner)?;
+                self.target.repeat(inner, 0, None)
+            }
+            Shape::Separated { tag, separator } => {
+                let (tag, separator) = (self.write(tag)?, self.write(separator)?);
+                let next = self.target.seq(vec![separator, tag])?;
+                let more = self.target.repeat(next, 0, None)?;
+                self.target.seq(vec![tag, more])
+            }
+        }
+    }
+
+    fn all(&mut self, parts: &[Part]) -> Result<Vec<SymIdx>> {
+        parts.iter().map(|part| self.write(part)).collect()
+    }
+}
+
+fn any() -> RegexAst {
+    RegexAst::Regex("(?s:.)*".to_owned())
+}
+
+/// Any text that holds none of `strings`.
+fn text_without(strings: &[String]) -> RegexAst {
+    let mut parts = vec![any()];
+    for string in strings {
+        let with = RegexAst::Concat(vec![any(), RegexAst::Literal(string.clone()), any()]);
+        parts.push(RegexAst::Not(Box::new(with)));
+    }
+    RegexAst::And(parts)
+}
