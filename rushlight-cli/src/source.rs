@@ -76,7 +76,10 @@ impl GuideArgs {
 impl SourceArgs {
     /// Reads the grammar, where one is given.
     pub(crate) fn read(&self) -> Result<Option<GrammarSource>, Failure> {
-        let text = |path: &Option<PathBuf>| path.as_deref().map(input::file).transpose();
+        let text = |path: &Option<PathBuf>| -> Result<Option<String>, Failure> {
+            let text = path.as_deref().map(input::file).transpose()?;
+            Ok(text.map(|text| without_mark(&text).to_owned()))
+        };
         if let Some(schema) = &self.json_schema {
             return Ok(Some(GrammarSource::JsonSchema(json(schema)?)));
         }
@@ -99,22 +102,83 @@ impl SourceArgs {
     }
 }
 
+/// Containers inside each other that the JSON reader takes.
+const JSON_DEPTH: usize = 127;
+
 /// JSON given on the command line, or in the file named there.
 pub(crate) fn json(given: &str) -> Result<Value, Failure> {
-    let given = given.trim_start_matches('\u{feff}');
-    let inline = given.trim_start().starts_with('{') || ["true", "false"].contains(&given.trim());
-    let (name, text) = if inline {
-        ("the command line".to_owned(), given.to_owned())
-    } else {
-        (given.to_owned(), input::file(Path::new(given))?)
-    };
-    let text = text.trim_start_matches('\u{feff}');
-    // Its message ends with line and column.
-    let failed = |error: serde_json::Error| Failure::request(format!("{name}: {error}"));
-    let value = serde_json::from_str(text).map_err(failed)?;
+    let text = without_mark(given);
+    let inline = text.trim_start().starts_with('{') || ["true", "false"].contains(&text.trim());
+    if inline {
+        return read(text).map_err(|error| Failure::request(format!("the command line: {error}")));
+    }
+    let path = Path::new(given);
+    if !path.exists() {
+        let hint =
+            "there is no such file, and JSON on the command line begins with { or is true or false";
+        return Err(Failure::request(format!("{given:?}: {hint}")));
+    }
+    let text = input::file(path)?;
+    read(&text).map_err(|error| Failure::request(format!("{given}: {error}")))
+}
+
+/// The text without a byte order mark, which editors put there.
+fn without_mark(text: &str) -> &str {
+    text.trim_start_matches('\u{feff}')
+}
+
+/// JSON whose objects have every name once.
+///
+/// # Errors
+/// What is wrong, with line and column.
+pub(crate) fn read(text: &str) -> Result<Value, String> {
+    let text = without_mark(text);
+    if let Some((line, column)) = too_deep(text) {
+        return Err(format!(
+            "nested more than {JSON_DEPTH} deep at line {line} column {column}"
+        ));
+    }
+    let value = serde_json::from_str(text).map_err(|error| told(&error))?;
     // Of two members of one name the value above has the last alone: the first would be dropped.
-    serde_json::from_str::<Distinct>(text).map_err(failed)?;
+    serde_json::from_str::<Distinct>(text).map_err(|error| told(&error))?;
     Ok(value)
+}
+
+/// The reader's message, which ends with line and column, where it says what is wrong.
+fn told(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    let surrogate = ["unexpected end of hex escape", "lone leading surrogate"];
+    if surrogate.iter().any(|begin| message.starts_with(begin)) {
+        let (line, column) = (error.line(), error.column());
+        return format!(
+            "an escape is half of a surrogate pair, which is no character, at line {line} column {column}"
+        );
+    }
+    message
+}
+
+/// Where `text` opens more containers than the reader takes, if it does.
+fn too_deep(text: &str) -> Option<(usize, usize)> {
+    let (mut line, mut column, mut open) = (1, 0, 0usize);
+    let (mut string, mut escaped) = (false, false);
+    for c in text.chars() {
+        column += 1;
+        match c {
+            '\n' => (line, column) = (line + 1, 0),
+            _ if escaped => escaped = false,
+            '\\' if string => escaped = true,
+            '"' => string = !string,
+            '{' | '[' if !string => {
+                open += 1;
+                if open > JSON_DEPTH {
+                    return Some((line, column));
+                }
+            }
+            '}' | ']' if !string => open = open.saturating_sub(1),
+            _ => {}
+        }
+    }
+    None
 }
 
 /// JSON whose objects have every name once.
@@ -216,6 +280,29 @@ mod tests {
     }
 
     #[test]
+    fn a_byte_order_mark_is_no_part_of_a_grammar() {
+        let path = std::env::temp_dir().join(format!("rushlight-mark-{}", std::process::id()));
+        std::fs::write(&path, "\u{feff}{\"type\": \"null\"}").unwrap();
+        let path = path.to_str().unwrap();
+        let text = "{\"type\": \"null\"}".to_owned();
+        assert_eq!(
+            guide(&["--grammar", path]).grammar,
+            Some(GrammarSource::Ebnf(text.clone()))
+        );
+        assert_eq!(
+            guide(&["--lark", path]).grammar,
+            Some(GrammarSource::Lark(text))
+        );
+        assert_eq!(
+            guide(&["--schema", path]).grammar,
+            Some(GrammarSource::JsonSchema(
+                serde_json::json!({"type": "null"})
+            ))
+        );
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
     fn two_grammars_are_one_too_many_and_options_want_one() {
         assert!(Line::try_parse_from(["x", "--json-object", "--regex", "a"]).is_err());
         for alone in [
@@ -230,6 +317,30 @@ mod tests {
             "{}",
             error.text()
         );
+        let error = json("{\"a\": \"\\ud800\"}").unwrap_err();
+        assert!(
+            error
+                .text()
+                .contains("half of a surrogate pair, which is no character, at line 1 column 1"),
+            "{}",
+            error.text()
+        );
+        let deep = |levels| format!("{}1{}", "{\"[\\\"\":\n".repeat(levels), "}".repeat(levels));
+        assert!(read(&deep(JSON_DEPTH)).is_ok());
+        assert_eq!(
+            read(&deep(JSON_DEPTH + 1)).unwrap_err(),
+            "nested more than 127 deep at line 128 column 1"
+        );
+        for no_file in ["5", "[]", ""] {
+            let error = json(no_file).unwrap_err();
+            assert!(
+                error
+                    .text()
+                    .contains("JSON on the command line begins with {"),
+                "{}",
+                error.text()
+            );
+        }
         let error = json("{\"a\": }").unwrap_err();
         assert!(
             error.text().ends_with("line 1 column 7"),

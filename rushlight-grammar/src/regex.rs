@@ -5,7 +5,10 @@
 //! a line feed. `\d`, `\w`, `\s` and their opposites are ASCII; the inline flags `(?i)`, `(?s)` and `(?x)` work.
 
 use llguidance::derivre::RegexAst;
-use regex_syntax::hir::{Hir, HirKind, Look};
+use regex_syntax::ast::{
+    Assertion, AssertionKind, Ast, ErrorKind, RepetitionKind, RepetitionRange, Span,
+};
+use regex_syntax::hir::{Class, Hir, HirKind, Look, Repetition};
 
 use crate::error::{GrammarError, GrammarErrorKind, Place, Result};
 use crate::limits::Limits;
@@ -54,70 +57,212 @@ pub(crate) fn literals(pattern: &str) -> Vec<String> {
 /// Those of [`lower`].
 pub(crate) fn printed(pattern: &str, limits: &Limits) -> Result<String> {
     limits.check_bytes(pattern.len())?;
-    let ascii = ascii_classes(pattern);
-    let hir = parse(&ascii, pattern, limits)?;
-    let body = strip_anchors(&hir);
-    check_looks(&body)?;
-    if body.properties().minimum_len().is_none() {
+    let read = Read::new(pattern, limits)?;
+    read.check_repeats(&read.ast, limits)?;
+    let body = strip_anchors(&read.hir);
+    read.check_looks(&body)?;
+    let Some(body) = satisfiable(&body) else {
         return Err(GrammarError::new(
             GrammarErrorKind::Unsatisfiable,
             "the pattern matches no text",
         ));
-    }
-    check_repeats(&body, limits)?;
+    };
     // Printed from the parsed form: flags are resolved, and the anchors gone.
     Ok(body.to_string())
 }
 
-fn parse(pattern: &str, original: &str, limits: &Limits) -> Result<Hir> {
-    let depth = u32::try_from(limits.depth).unwrap_or(u32::MAX);
-    regex_syntax::ParserBuilder::new()
-        .nest_limit(depth)
-        .unicode(true)
-        .utf8(true)
-        .build()
-        .parse(pattern)
-        .map_err(|e| {
-            let (kind, message, span) = match &e {
-                regex_syntax::Error::Parse(e) => (
-                    match e.kind() {
-                        regex_syntax::ast::ErrorKind::NestLimitExceeded(_) => {
-                            GrammarErrorKind::Limit
-                        }
-                        regex_syntax::ast::ErrorKind::UnsupportedLookAround
-                        | regex_syntax::ast::ErrorKind::UnsupportedBackreference => {
-                            GrammarErrorKind::Unsupported
-                        }
-                        _ => GrammarErrorKind::Invalid,
-                    },
-                    e.kind().to_string(),
-                    Some(*e.span()),
-                ),
-                regex_syntax::Error::Translate(e) => (
-                    GrammarErrorKind::Invalid,
-                    e.kind().to_string(),
-                    Some(*e.span()),
-                ),
-                _ => (GrammarErrorKind::Invalid, e.to_string(), None),
-            };
-            let error = GrammarError::new(kind, format!("pattern: {message}"));
-            match span {
-                // Columns of the text as it was given; classes written out before them shift it.
-                Some(span) if pattern == original => error.with_place(Place::Text {
-                    rule: None,
-                    line: span.start.line,
-                    column: span.start.column,
-                }),
-                _ => error,
-            }
-        })
+/// A pattern, read.
+struct Read<'p> {
+    pattern: &'p str,
+    /// Of every class that was written out: where it ends in the text that was read, and in the pattern.
+    shifts: Vec<(usize, usize)>,
+    ast: Ast,
+    hir: Hir,
 }
 
-/// Writes `\d`, `\w` and `\s` out as ASCII classes.
-fn ascii_classes(pattern: &str) -> String {
+impl<'p> Read<'p> {
+    fn new(pattern: &'p str, limits: &Limits) -> Result<Self> {
+        let (text, shifts) = ascii_classes(pattern);
+        let depth = u32::try_from(limits.depth).unwrap_or(u32::MAX);
+        let parsed = regex_syntax::ast::parse::ParserBuilder::new()
+            .nest_limit(depth)
+            .build()
+            .parse(&text);
+        let ast = parsed.map_err(|e| {
+            let kind = match e.kind() {
+                ErrorKind::NestLimitExceeded(_) => GrammarErrorKind::Limit,
+                ErrorKind::UnsupportedLookAround | ErrorKind::UnsupportedBackreference => {
+                    GrammarErrorKind::Unsupported
+                }
+                _ => GrammarErrorKind::Invalid,
+            };
+            let at = place(pattern, &shifts, e.span().start.offset);
+            GrammarError::new(kind, format!("pattern: {}", e.kind())).with_place(at)
+        })?;
+        let translated = regex_syntax::hir::translate::TranslatorBuilder::new()
+            .unicode(true)
+            .utf8(true)
+            .build()
+            .translate(&text, &ast);
+        let hir = translated.map_err(|e| {
+            let at = place(pattern, &shifts, e.span().start.offset);
+            let message = format!("pattern: {}", e.kind());
+            GrammarError::new(GrammarErrorKind::Invalid, message).with_place(at)
+        })?;
+        Ok(Self {
+            pattern,
+            shifts,
+            ast,
+            hir,
+        })
+    }
+
+    fn at(&self, error: GrammarError, span: &Span) -> GrammarError {
+        error.with_place(place(self.pattern, &self.shifts, span.start.offset))
+    }
+
+    /// Depth is bounded by the parser's own limit.
+    fn check_repeats(&self, ast: &Ast, limits: &Limits) -> Result<()> {
+        if let Ast::Repetition(repetition) = ast
+            && let RepetitionKind::Range(range) = &repetition.op.kind
+        {
+            let most = match *range {
+                RepetitionRange::Exactly(n) | RepetitionRange::AtLeast(n) => n,
+                RepetitionRange::Bounded(_, most) => most,
+            };
+            if usize::try_from(most).unwrap_or(usize::MAX) > limits.repeat {
+                let limit = limits.repeat;
+                let message = format!("pattern: a repetition of {most}; the limit is {limit}");
+                let error = GrammarError::new(GrammarErrorKind::Limit, message);
+                return Err(self.at(error, &repetition.op.span));
+            }
+        }
+        parts(ast)
+            .iter()
+            .try_for_each(|part| self.check_repeats(part, limits))
+    }
+
+    /// Refuses what `body`, the pattern without its anchors, looks at beside the characters that it reads.
+    fn check_looks(&self, body: &Hir) -> Result<()> {
+        let looks = body.properties().look_set();
+        if looks.is_empty() {
+            return Ok(());
+        }
+        let message = if looks.contains_word() {
+            "word boundaries are not supported"
+        } else if looks.contains(Look::Start) || looks.contains(Look::End) {
+            "an anchor that is not at the pattern's start or end"
+        } else {
+            "anchors of lines, as of (?m), are not supported"
+        };
+        let error = GrammarError::new(GrammarErrorKind::Unsupported, format!("pattern: {message}"));
+        let inside = !looks.contains_word() && looks.contains_anchor_haystack();
+        let wanted = |assertion: &Assertion| {
+            let is_anchor = matches!(
+                assertion.kind,
+                AssertionKind::StartLine
+                    | AssertionKind::EndLine
+                    | AssertionKind::StartText
+                    | AssertionKind::EndText
+            );
+            is_anchor != looks.contains_word()
+        };
+        Err(match assertion(&self.ast, (inside, inside), &wanted) {
+            Some(span) => self.at(error, &span),
+            None => error,
+        })
+    }
+}
+
+/// The first assertion that `wanted` names; not those at the pattern's start or its end where `skip` says so.
+fn assertion(ast: &Ast, skip: (bool, bool), wanted: &impl Fn(&Assertion) -> bool) -> Option<Span> {
+    match ast {
+        Ast::Assertion(found) => {
+            let stands = match found.kind {
+                AssertionKind::StartLine | AssertionKind::StartText => skip.0,
+                AssertionKind::EndLine | AssertionKind::EndText => skip.1,
+                _ => false,
+            };
+            (!stands && wanted(found)).then_some(found.span)
+        }
+        Ast::Concat(concat) => {
+            let reads = |part: &Ast| !matches!(part, Ast::Flags(_));
+            let first = concat.asts.iter().position(reads);
+            let last = concat.asts.iter().rposition(reads);
+            concat.asts.iter().enumerate().find_map(|(at, part)| {
+                let skip = (skip.0 && Some(at) == first, skip.1 && Some(at) == last);
+                assertion(part, skip, wanted)
+            })
+        }
+        Ast::Repetition(repetition) => assertion(&repetition.ast, (false, false), wanted),
+        _ => parts(ast)
+            .iter()
+            .find_map(|part| assertion(part, skip, wanted)),
+    }
+}
+
+fn parts(ast: &Ast) -> &[Ast] {
+    match ast {
+        Ast::Repetition(repetition) => std::slice::from_ref(&*repetition.ast),
+        Ast::Group(group) => std::slice::from_ref(&*group.ast),
+        Ast::Alternation(alternation) => &alternation.asts,
+        Ast::Concat(concat) => &concat.asts,
+        _ => &[],
+    }
+}
+
+/// The place in `pattern` of what stands at `offset` in the text that was read.
+fn place(pattern: &str, shifts: &[(usize, usize)], offset: usize) -> Place {
+    let known = shifts.partition_point(|&(read, _)| read <= offset);
+    let last = known.checked_sub(1).and_then(|last| shifts.get(last));
+    let (read, given) = last.copied().unwrap_or_default();
+    let mut end = given + (offset - read);
+    if let Some(&(_, next)) = shifts.get(known) {
+        // Inside a class that was written out.
+        end = end.min(next.saturating_sub(2));
+    }
+    let before = pattern.get(..end).unwrap_or(pattern);
+    let line = before.rsplit('\n').next().unwrap_or("");
+    Place::Text {
+        rule: None,
+        line: before.matches('\n').count() + 1,
+        column: line.chars().count() + 1,
+    }
+}
+
+/// `hir` without the ways that match nothing, such as an empty class; `None` where none is left.
+fn satisfiable(hir: &Hir) -> Option<Hir> {
+    match hir.kind() {
+        HirKind::Class(Class::Unicode(class)) if class.ranges().is_empty() => None,
+        HirKind::Class(Class::Bytes(class)) if class.ranges().is_empty() => None,
+        HirKind::Capture(capture) => satisfiable(&capture.sub),
+        HirKind::Concat(parts) => {
+            let parts: Option<Vec<Hir>> = parts.iter().map(satisfiable).collect();
+            parts.map(Hir::concat)
+        }
+        HirKind::Alternation(ways) => {
+            let ways: Vec<Hir> = ways.iter().filter_map(satisfiable).collect();
+            (!ways.is_empty()).then(|| Hir::alternation(ways))
+        }
+        HirKind::Repetition(repetition) => match satisfiable(&repetition.sub) {
+            Some(sub) => Some(Hir::repetition(Repetition {
+                sub: Box::new(sub),
+                ..repetition.clone()
+            })),
+            None => (repetition.min == 0).then(Hir::empty),
+        },
+        _ => Some(hir.clone()),
+    }
+}
+
+/// Writes `\d`, `\w` and `\s` out as ASCII classes; with the ends of each in the result and in `pattern`.
+fn ascii_classes(pattern: &str) -> (String, Vec<(usize, usize)>) {
+    let mut shifts = Vec::new();
+    let mut given = 0;
     let mut out = String::with_capacity(pattern.len());
     let mut chars = pattern.chars().peekable();
     while let Some(c) = chars.next() {
+        given += c.len_utf8();
         if c != '\\' {
             out.push(c);
             continue;
@@ -133,14 +278,19 @@ fn ascii_classes(pattern: &str) -> String {
         };
         if class.is_empty() {
             out.push(c);
-            out.extend(chars.next());
+            if let Some(escaped) = chars.next() {
+                given += escaped.len_utf8();
+                out.push(escaped);
+            }
         } else {
             // Classes nest, so this stands inside brackets too.
             out.push_str(class);
             chars.next();
+            given += 1;
+            shifts.push((out.len(), given));
         }
     }
-    out
+    (out, shifts)
 }
 
 /// The pattern without `^` at its start and `$` at its end, through groups and alternatives.
@@ -172,36 +322,55 @@ fn strip_side(hir: &Hir, start: bool) -> Hir {
     }
 }
 
-fn check_looks(hir: &Hir) -> Result<()> {
-    if hir.properties().look_set().is_empty() {
-        return Ok(());
-    }
-    Err(GrammarError::new(
-        GrammarErrorKind::Unsupported,
-        "pattern: an anchor or word boundary that is not at the pattern's start or end",
-    ))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Depth is bounded by the parser's own limit.
-fn check_repeats(hir: &Hir, limits: &Limits) -> Result<()> {
-    match hir.kind() {
-        HirKind::Repetition(repetition) => {
-            let most = repetition.max.unwrap_or(repetition.min);
-            if usize::try_from(most).unwrap_or(usize::MAX) > limits.repeat {
-                return Err(GrammarError::new(
-                    GrammarErrorKind::Limit,
-                    format!(
-                        "pattern: a repetition of {most}; the limit is {}",
-                        limits.repeat
-                    ),
-                ));
-            }
-            check_repeats(&repetition.sub, limits)
+    #[test]
+    fn problems_say_where_they_stand_in_the_pattern_as_given() {
+        for (pattern, says) in [
+            ("a(", "1:2: pattern: unclosed group"),
+            ("\\d+(", "1:4: pattern: unclosed group"),
+            ("é\\w\n\\s[\\d](", "2:7: pattern: unclosed group"),
+            ("\\d[b-\\d]", "1:4: pattern: "),
+            (
+                "\\da{1000000}",
+                "1:4: pattern: a repetition of 1000000; the limit is 100000",
+            ),
+            (
+                "\\bfoo\\b",
+                "1:1: pattern: word boundaries are not supported",
+            ),
+            ("a\\b", "1:2: pattern: word boundaries are not supported"),
+            (
+                "(?m)^a$",
+                "1:5: pattern: anchors of lines, as of (?m), are not supported",
+            ),
+            (
+                "^\\d^b$",
+                "1:4: pattern: an anchor that is not at the pattern's start or end",
+            ),
+            (
+                "(^a|b$c)$",
+                "1:6: pattern: an anchor that is not at the pattern's start or end",
+            ),
+        ] {
+            let said = expression(pattern, &Limits::default()).unwrap_err();
+            assert!(said.to_string().starts_with(says), "{pattern}: {said}");
         }
-        HirKind::Capture(capture) => check_repeats(&capture.sub, limits),
-        HirKind::Concat(parts) | HirKind::Alternation(parts) => parts
-            .iter()
-            .try_for_each(|part| check_repeats(part, limits)),
-        _ => Ok(()),
+    }
+
+    #[test]
+    fn ways_that_match_nothing_take_no_others_with_them() {
+        let printed = |pattern: &str| match expression(pattern, &Limits::default()) {
+            Ok(RegexAst::Regex(text)) => text,
+            other => panic!("{pattern}: {other:?}"),
+        };
+        assert_eq!(printed(r"a[^\x00-\x{10FFFF}]|b"), printed("b"));
+        assert_eq!(printed(r"a(?:[^\x00-\x{10FFFF}])*b"), printed("ab"));
+        for nothing in [r"a[^\x00-\x{10FFFF}]", r"[a&&b]+|c[a&&b]"] {
+            let e = expression(nothing, &Limits::default()).unwrap_err();
+            assert_eq!(e.kind(), GrammarErrorKind::Unsatisfiable);
+        }
     }
 }

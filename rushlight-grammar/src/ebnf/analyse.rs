@@ -5,6 +5,10 @@ use std::collections::BTreeSet;
 use super::node::{Node, Parsed, Rule};
 use crate::error::{GrammarError, GrammarErrorKind};
 
+/// Characters that the shortest text of a rule may have. A grammar may be small and its shortest text without end, for whoever
+/// spells it out.
+const SHORTEST: usize = 1_000_000;
+
 /// Facts about every rule, by its number.
 pub(crate) struct Facts {
     /// Whether the rule matches the empty text.
@@ -76,6 +80,18 @@ pub(crate) fn facts(parsed: &Parsed, root: usize) -> Result<Facts, Vec<GrammarEr
         }
     }
     problems.extend(left_recursion(rules, &nullable));
+    if problems.is_empty() {
+        let shortest = shortest(rules, &components);
+        let long = components
+            .iter()
+            .flatten()
+            .find(|&&id| is(&reached, id) && at(&shortest, id) > SHORTEST);
+        problems.extend(long.and_then(|&id| rule(rules, id)).map(|rule| {
+            let message =
+                format!("the shortest text of this rule has more than {SHORTEST} characters");
+            note(GrammarErrorKind::Limit, rule, &message)
+        }));
+    }
     if !problems.is_empty() {
         return Err(problems);
     }
@@ -136,6 +152,43 @@ fn has_twin_ways(node: &Node) -> bool {
         Node::Seq(parts) => parts.iter().any(has_twin_ways),
         Node::Repeat(inner, _, _) => has_twin_ways(inner),
         _ => false,
+    }
+}
+
+/// Characters of the shortest text of each rule.
+fn shortest(rules: &[Rule], components: &[Vec<usize>]) -> Vec<usize> {
+    let mut known = vec![usize::MAX; rules.len()];
+    for component in components {
+        loop {
+            let mut changed = false;
+            for &id in component {
+                let length = rule(rules, id).map_or(0, |rule| length(&rule.body, &known));
+                if length < at(&known, id) {
+                    put(&mut known, id, length);
+                    changed = true;
+                }
+            }
+            if !changed || component.len() == 1 {
+                break;
+            }
+        }
+    }
+    known
+}
+
+fn length(node: &Node, rules: &[usize]) -> usize {
+    match node {
+        Node::Text(text) => text.chars().count(),
+        Node::Class(_) | Node::Token(_) => 1,
+        Node::Seq(parts) => parts
+            .iter()
+            .fold(0usize, |sum, part| sum.saturating_add(length(part, rules))),
+        Node::Alt(ways) => {
+            let lengths = ways.iter().map(|way| length(way, rules));
+            lengths.min().unwrap_or(0)
+        }
+        Node::Repeat(inner, min, _) => length(inner, rules).saturating_mul(*min),
+        Node::Rule(id) => at(rules, *id),
     }
 }
 
@@ -378,6 +431,22 @@ mod tests {
                 .iter()
                 .any(|s| s.contains("matches no text"))
         );
+    }
+
+    #[test]
+    fn what_has_no_short_text_is_refused_where_it_grows() {
+        let mut text = String::from("root ::= r0\n");
+        for level in 0..40 {
+            text.push_str(&format!("r{level} ::= r{} r{}\n", level + 1, level + 1));
+        }
+        let said = problems(&format!("{text}r40 ::= \"z\""));
+        assert_eq!(
+            said,
+            ["22:1 in rule 'r20': the shortest text of this rule has more than 1000000 characters"]
+        );
+        assert!(check(&format!("{text}r40 ::= \"z\"?")).is_ok());
+        // A short way out is enough.
+        assert!(check("root ::= \"(\" (a{1000} | \"x\") \")\"\na ::= root{1000}").is_ok());
     }
 
     #[test]

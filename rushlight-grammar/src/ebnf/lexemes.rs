@@ -14,14 +14,22 @@ use super::write::{Plan, Sym};
 
 /// States of all automata together.
 const STATES: usize = 60_000;
-/// Pairs of states that are walked.
+/// Pairs of states that are walked at a time.
 const PAIRS: usize = 1_500_000;
+/// Pairs of states that are walked for one grammar, however often its lexemes are split.
+pub(crate) const ALL_PAIRS: usize = 2_000_000;
 
 /// A set of characters: a bit for each range that the grammar does not divide.
 type Set = Vec<u64>;
 
-/// The rules whose lexemes may stop where another could go on, those split into characters already apart.
-pub(crate) fn conflicts(plan: &Plan<'_>, bodies: &[Node], nullables: &[bool]) -> BTreeSet<usize> {
+/// The rules whose lexemes may stop where another could go on, those split into characters already apart. `left` are the
+/// pairs of states that may still be walked.
+pub(crate) fn conflicts(
+    plan: &Plan<'_>,
+    bodies: &[Node],
+    nullables: &[bool],
+    left: &mut usize,
+) -> BTreeSet<usize> {
     let coarse = |owners: &BTreeSet<usize>| owners.iter().any(|&owner| !plan.is_fine(owner));
     let mut found = BTreeSet::new();
     if !plan.lexemes.iter().any(|lexeme| coarse(&lexeme.owners)) {
@@ -42,12 +50,14 @@ pub(crate) fn conflicts(plan: &Plan<'_>, bodies: &[Node], nullables: &[bool]) ->
     let Some(automata) = Automata::of(plan, bodies, &alphabet) else {
         return everything();
     };
-    let mut pairs = 0;
+    let most = PAIRS.min(*left);
+    let mut pairs = most;
     for (id, follow) in follows.lexemes.iter().enumerate() {
         if is_empty(follow) {
             continue;
         }
         let Some(met) = automata.meet(id, follow, &mut pairs) else {
+            *left = left.saturating_sub(most);
             return everything();
         };
         for other in met {
@@ -57,6 +67,7 @@ pub(crate) fn conflicts(plan: &Plan<'_>, bodies: &[Node], nullables: &[bool]) ->
             }
         }
     }
+    *left = left.saturating_sub(most - pairs);
     found
 }
 
@@ -405,10 +416,7 @@ impl Automata {
             if !seen.insert((a, b, read)) {
                 continue;
             }
-            *pairs += 1;
-            if *pairs > PAIRS {
-                return None;
-            }
+            *pairs = pairs.checked_sub(1)?;
             let (left, right) = (self.states.get(a)?, self.states.get(b)?);
             open.extend(left.empty.iter().map(|&next| (next, b, read)));
             open.extend(right.empty.iter().map(|&next| (a, next, read)));

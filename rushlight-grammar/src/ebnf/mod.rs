@@ -95,3 +95,29 @@ fn report(problems: Vec<GrammarError>) -> GrammarReport {
         .into()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_that_is_unknown_is_told_where_it_stands() {
+        for (text, at) in [
+            ("root ::= \"a\" <[99999]>", "1:14 in rule 'root'"),
+            ("root ::= <nosuch>", "1:10 in rule 'root'"),
+            ("root ::= b\nb ::= \"x\"\n | !<[7]>", "3:5 in rule 'b'"),
+        ] {
+            let e = lower(text, None, &Limits::default()).unwrap_err();
+            assert!(e.to_string().starts_with(&format!("{at}: ")), "{text}: {e}");
+        }
+    }
+
+    #[test]
+    fn rules_that_double_stay_rules() {
+        let mut text = String::from("root ::= r0\n");
+        for level in 0..40 {
+            text.push_str(&format!("r{level} ::= r{} r{}\n", level + 1, level + 1));
+        }
+        assert!(lower(&format!("{text}r40 ::= \"z\"?"), None, &Limits::default()).is_ok());
+    }
+}

@@ -61,6 +61,8 @@ pub(crate) struct Rule {
     pub(crate) body: Node,
     // Every use of a rule in the body, in order.
     pub(crate) uses: Vec<(usize, At)>,
+    // Every token in the body, in order.
+    pub(crate) tokens: Vec<(Token, At)>,
 }
 
 /// Rules by number; those without a body are used but defined nowhere.

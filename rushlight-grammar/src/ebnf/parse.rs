@@ -20,6 +20,7 @@ pub(crate) fn parse(text: &str, limits: &Limits) -> Result<Parsed, Vec<GrammarEr
         ids: HashMap::new(),
         slots: Vec::new(),
         uses: Vec::new(),
+        tokens: Vec::new(),
         rule: String::new(),
         problems: Vec::new(),
     };
@@ -45,6 +46,7 @@ struct Parser<'a> {
     slots: Vec<Slot>,
     // Of the rule being read.
     uses: Vec<(usize, At)>,
+    tokens: Vec<(Token, At)>,
     rule: String,
     problems: Vec<GrammarError>,
 }
@@ -117,6 +119,7 @@ impl Parser<'_> {
             return Err(self.syntax("a line's end is expected after a rule"));
         }
         let uses = std::mem::take(&mut self.uses);
+        let tokens = std::mem::take(&mut self.tokens);
         let Some(slot) = self.slots.get_mut(id) else {
             return Ok(());
         };
@@ -138,6 +141,7 @@ impl Parser<'_> {
             at,
             body,
             uses,
+            tokens,
         });
         Ok(())
     }
@@ -301,25 +305,22 @@ impl Parser<'_> {
     }
 
     fn number(&mut self) -> Result<usize> {
-        let mut value = 0usize;
-        let mut digits = 0;
-        while let Some(digit) = self.peek().and_then(|c| c.to_digit(10)) {
+        let mut digits = String::new();
+        while let Some(digit) = self.peek().filter(char::is_ascii_digit) {
             self.next();
-            digits += 1;
-            value = value
-                .saturating_mul(10)
-                .saturating_add(usize::try_from(digit).unwrap_or(0));
+            digits.push(digit);
         }
-        if digits == 0 {
+        if digits.is_empty() {
             return Err(self.syntax("a number is expected"));
         }
-        if value > self.limits.repeat {
-            return Err(self.limit(format!(
-                "a repetition of {value}; the limit is {}",
+        match digits.parse() {
+            Ok(value) if value <= self.limits.repeat => Ok(value),
+            // One that no integer holds, too.
+            _ => Err(self.limit(format!(
+                "a repetition of {digits}; the limit is {}",
                 self.limits.repeat
-            )));
+            ))),
         }
-        Ok(value)
     }
 
     fn literal(&mut self) -> Result<Node> {
@@ -430,24 +431,30 @@ impl Parser<'_> {
             }
         }
         let id = inner.strip_prefix('[').and_then(|i| i.strip_suffix(']'));
-        match (id, negated) {
+        let token = match (id, negated) {
             (Some(id), _) => {
                 let id = id
                     .parse()
                     .map_err(|_| self.syntax_at(at, "a token's id is a number"))?;
-                Ok(Node::Token(match negated {
+                match negated {
                     true => Token::NotId(id),
                     false => Token::Id(id),
-                }))
+                }
             }
-            (None, true) => Err(GrammarError::new(
-                GrammarErrorKind::Unsupported,
-                format!("'!<{inner}>': write the token's id instead, as '!<[id]>'"),
-            )
-            .with_place(at.place(&self.rule))),
-            (None, false) if inner.is_empty() => Err(self.syntax_at(at, "a token has no name")),
-            (None, false) => Ok(Node::Token(Token::Named(format!("<{inner}>")))),
-        }
+            (None, true) => {
+                return Err(GrammarError::new(
+                    GrammarErrorKind::Unsupported,
+                    format!("'!<{inner}>': write the token's id instead, as '!<[id]>'"),
+                )
+                .with_place(at.place(&self.rule)));
+            }
+            (None, false) if inner.is_empty() => {
+                return Err(self.syntax_at(at, "a token has no name"));
+            }
+            (None, false) => Token::Named(format!("<{inner}>")),
+        };
+        self.tokens.push((token.clone(), at));
+        Ok(Node::Token(token))
     }
 
     fn name(&mut self) -> String {
@@ -572,6 +579,11 @@ mod tests {
             ),
             ("root ::= !<a>", "1:11 in rule 'root'", "id"),
             ("root ::= \"a\"{1000000}", "1:21 in rule 'root'", "limit"),
+            (
+                "root ::= \"a\"{99999999999999999999999}",
+                "1:37 in rule 'root'",
+                "a repetition of 99999999999999999999999;",
+            ),
         ] {
             let e = &parse(text, &limits).unwrap_err()[0];
             assert!(e.to_string().starts_with(&format!("{at}: ")), "{text}: {e}");

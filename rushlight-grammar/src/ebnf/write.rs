@@ -14,6 +14,8 @@ use crate::vocabulary::Vocabulary;
 
 /// Nesting of a lexeme's pattern, the rules in it included. Deeper parts stay rules.
 const LEXEME_DEPTH: usize = 200;
+/// Characters and classes of a lexeme's pattern, the rules in it written out, as the engine has them. Larger rules stay rules.
+const LEXEME_SIZE: usize = 30_000;
 /// Rounds of splitting lexemes that meet; after these everything is split.
 const ROUNDS: usize = 12;
 
@@ -82,8 +84,9 @@ pub(crate) fn build(
         .collect();
     let mut fine = vec![false; rules.len()];
     let mut plan = Plan::new(&bodies, facts, &cyclic, root, fine.clone());
+    let mut pairs = lexemes::ALL_PAIRS;
     for _ in 0..ROUNDS {
-        let broken = lexemes::conflicts(&plan, &bodies, &facts.nullable);
+        let broken = lexemes::conflicts(&plan, &bodies, &facts.nullable, &mut pairs);
         if broken.is_empty() {
             return Writer::new(&plan, rules, vocabulary, target).write(root);
         }
@@ -161,15 +164,21 @@ impl<'a> Plan<'a> {
             rules: vec![None; bodies.len()],
         };
         let mut depths = vec![0usize; bodies.len()];
+        let mut sizes = vec![0usize; bodies.len()];
         for &id in &facts.order {
             let Some(body) = bodies.get(id) else { continue };
             let depth = depth(body, &depths);
             if let Some(slot) = depths.get_mut(id) {
                 *slot = depth;
             }
+            let size = size(body, &sizes);
+            if let Some(slot) = sizes.get_mut(id) {
+                *slot = size;
+            }
             let regular = !is(cyclic, id)
                 && !is(&plan.fine, id)
                 && depth <= LEXEME_DEPTH
+                && size <= LEXEME_SIZE
                 && plan.is_regular(body);
             let empty = regular && plan.is_empty_only(body);
             if let Some(slot) = plan.regular.get_mut(id) {
@@ -436,7 +445,11 @@ impl<'a> Writer<'a> {
         let unknown = |what: String| {
             let error = GrammarError::new(GrammarErrorKind::Undefined, what);
             match self.rules.get(rule) {
-                Some(rule) => error.with_place(rule.at.place(&rule.name)),
+                Some(rule) => {
+                    let written = rule.tokens.iter().find(|(known, _)| known == token);
+                    let at = written.map_or(rule.at, |&(_, at)| at);
+                    error.with_place(at.place(&rule.name))
+                }
                 None => error,
             }
         };
@@ -494,4 +507,17 @@ fn depth(node: &Node, rules: &[usize]) -> usize {
         Node::Rule(id) => rules.get(*id).copied().unwrap_or(0),
     };
     inner.saturating_add(1)
+}
+
+/// Characters and classes of `node` once its rules are written out; a repetition counts once.
+fn size(node: &Node, rules: &[usize]) -> usize {
+    match node {
+        Node::Text(text) => text.len(),
+        Node::Class(_) | Node::Token(_) => 1,
+        Node::Seq(parts) | Node::Alt(parts) => parts
+            .iter()
+            .fold(0usize, |sum, part| sum.saturating_add(size(part, rules))),
+        Node::Repeat(inner, _, _) => size(inner, rules),
+        Node::Rule(id) => rules.get(*id).copied().unwrap_or(0),
+    }
 }

@@ -6,6 +6,7 @@
 //! validator: names of an object are distinct, and items of a `uniqueItems` array are, as each of them closes.
 
 mod run;
+mod seen;
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;

@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::input;
 use crate::output::Out;
 use crate::progress::Bar;
+use crate::source;
 
 /// Takes a directory of .json files, each a schema, or a file of lines of JSON, each a schema or an object
 /// {"schema": …, "tests": [{"data": …}]} whose data is walked token by token, with a mask before each.
@@ -102,7 +103,7 @@ pub(crate) fn run(args: &BenchArgs, out: &Out) -> Result<(), Failure> {
 
 fn read(path: &Path) -> Result<Vec<Case>, Failure> {
     let parse = |name: String, text: &str| -> Case {
-        let value: Value = match serde_json::from_str(text) {
+        let value = match source::read(text) {
             Ok(value) => value,
             Err(error) => {
                 return Case {

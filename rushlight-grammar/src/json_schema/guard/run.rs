@@ -7,6 +7,7 @@ use jsonschema::Validator;
 use llguidance::panic_utils::catch_unwind;
 use serde_json::Value;
 
+use super::seen::{Seen, same};
 use super::{Plan, Spot};
 use crate::lower::{GuardRun, GuardStep};
 
@@ -18,6 +19,7 @@ pub(super) struct Run {
     plan: Arc<Plan>,
     text: Vec<u8>,
     at: Position,
+    seen: Seen,
     /// Positions before every so many bytes, to go back to.
     saved: Vec<(usize, Position)>,
     /// The newest position gone back to: trying one token after another goes back to the same.
@@ -43,17 +45,17 @@ struct Open {
     /// The member name before the colon, then the spot of its value.
     awaiting_name: bool,
     value_spot: Option<usize>,
-    names: Names,
     index: usize,
     /// Where its last value ended, or just behind its bracket.
     done: usize,
-    items: Items,
 }
 
-/// Member names, shared between saved positions until one of them grows.
-type Names = Arc<Vec<String>>;
-/// Items of a `uniqueItems` array, shared likewise.
-type Items = Arc<Vec<Value>>;
+/// What is said of a value that closes.
+enum Verdict {
+    Fails,
+    /// With its array and its hash, where it is to be kept for comparison.
+    Holds(Option<(usize, u64)>),
+}
 
 impl Run {
     /// A run at the start of a text.
@@ -62,6 +64,7 @@ impl Run {
             plan,
             text: Vec::new(),
             at: Position::default(),
+            seen: Seen::default(),
             saved: Vec::new(),
             gone_back: None,
         }
@@ -83,63 +86,66 @@ impl Run {
         }
     }
 
-    /// Judges the value `text[start..end]`, which has just closed.
-    fn judge(&self, start: usize, end: usize, spot: Option<usize>) -> bool {
+    /// Judges the value `text[start..end]`, which closes with the next byte or has just closed. Where it may stand and is an
+    /// item to compare with others, the answer holds its container and hash.
+    fn judge(&self, start: usize, end: usize, spot: Option<usize>) -> Verdict {
         let judge = self.spot(spot).and_then(|s| s.judge.as_ref());
-        let unique = self
-            .at
-            .open
-            .last()
-            .is_some_and(|o| !o.object && self.spot(o.spot).is_some_and(|s| s.unique));
-        if judge.is_none() && !unique {
-            return true;
+        let compared =
+            self.at.open.last().filter(|open| {
+                !open.object && self.spot(open.spot).is_some_and(|spot| spot.unique)
+            });
+        if judge.is_none() && compared.is_none() {
+            return Verdict::Holds(None);
         }
-        let Some(value) = self
-            .text
-            .get(start..end)
-            .and_then(|t| serde_json::from_slice::<Value>(t).ok())
-        else {
+        let read = |text: &[u8]| serde_json::from_slice::<Value>(text).ok();
+        let Some(value) = self.text.get(start..end).and_then(read) else {
             // Nested deeper than can be judged.
-            return false;
+            return Verdict::Fails;
         };
         // A value that the validator fails over is none that it found valid.
         let holds = |judge: &Validator| {
             catch_unwind(AssertUnwindSafe(|| Ok(judge.is_valid(&value)))).unwrap_or(false)
         };
         if judge.is_some_and(|judge| !holds(judge)) {
-            return false;
+            return Verdict::Fails;
         }
-        !(unique
-            && self
-                .at
-                .open
-                .last()
-                .is_some_and(|o| o.items.iter().any(|other| same(other, &value))))
+        let Some(array) = compared else {
+            return Verdict::Holds(None);
+        };
+        let hash = self.seen.hash_value(array.start, &value);
+        let other = |text: &[u8]| read(text).is_some_and(|other| same(&other, &value));
+        match self.seen.holds(array.start, hash, &self.text, other) {
+            true => Verdict::Fails,
+            false => Verdict::Holds(Some((array.start, hash))),
+        }
     }
 
-    /// Records that a value closed; `text[start..end]` is it.
-    fn closed(&mut self, start: usize, end: usize) {
-        let unique = self
-            .at
-            .open
-            .last()
-            .is_some_and(|o| !o.object && self.spot(o.spot).is_some_and(|s| s.unique));
-        let value = if unique {
-            self.text
-                .get(start..end)
-                .and_then(|t| serde_json::from_slice::<Value>(t).ok())
-        } else {
-            None
+    /// Judges `text[start..end]`, and records that it closed where it may, with the text of `since` bytes; whether it may.
+    fn close(&mut self, (start, end): (usize, usize), spot: Option<usize>, since: usize) -> bool {
+        let Verdict::Holds(item) = self.judge(start, end, spot) else {
+            return false;
         };
+        if let Some((container, hash)) = item {
+            self.seen.keep(container, hash, (start, end), since);
+        }
+        self.closed(end);
+        true
+    }
+
+    /// Records that a value closed which ends at `end`.
+    fn closed(&mut self, end: usize) {
         if let Some(open) = self.at.open.last_mut() {
             open.done = end;
-            if let Some(value) = value {
-                Arc::make_mut(&mut open.items).push(value);
-            }
         }
     }
 
-    /// One byte; `judging` is off while replaying text that was accepted before.
+    fn is_named(&self, container: usize, name: &str) -> bool {
+        let hash = self.seen.hash_name(container, name);
+        let other = |text: &[u8]| serde_json::from_slice::<String>(text).is_ok_and(|o| o == name);
+        self.seen.holds(container, hash, &self.text, other)
+    }
+
+    /// One byte; `judging` is off while replaying text that was accepted before, whose names and items are known.
     fn step(&mut self, byte: u8, judging: bool) -> GuardStep {
         let here = self.text.len();
         if let Some((start, escaped)) = self.at.string {
@@ -154,10 +160,11 @@ impl Run {
         if let Some(start) = self.at.scalar
             && matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t')
         {
-            if judging && !self.judge(start, here, self.next_spot()) {
+            if !judging {
+                self.closed(here);
+            } else if !self.close((start, here), self.next_spot(), here + 1) {
                 return GuardStep::Reject { value_start: start };
             }
-            self.closed(start, here);
             self.at.scalar = None;
         }
         match byte {
@@ -170,10 +177,8 @@ impl Run {
                     spot,
                     awaiting_name: byte == b'{',
                     value_spot: None,
-                    names: Arc::default(),
                     index: 0,
                     done: here + 1,
-                    items: Arc::default(),
                 });
             }
             b'}' | b']' => {
@@ -182,19 +187,20 @@ impl Run {
                     return GuardStep::Accept;
                 };
                 self.text.push(byte);
-                let whole = || {
-                    let required = self
-                        .spot(open.spot)
-                        .map_or(&[][..], |s| s.required.as_slice());
-                    required.iter().all(|name| open.names.contains(name))
-                };
-                if judging && !(whole() && self.judge(open.start, here + 1, open.spot)) {
+                if !judging {
+                    self.closed(here + 1);
+                    return GuardStep::Accept;
+                }
+                let required = self
+                    .spot(open.spot)
+                    .map_or(&[][..], |s| s.required.as_slice());
+                let whole = required.iter().all(|name| self.is_named(open.start, name));
+                if !(whole && self.close((open.start, here + 1), open.spot, here + 1)) {
                     self.text.pop();
                     let value_start = open.start;
                     self.at.open.push(open);
                     return GuardStep::Reject { value_start };
                 }
-                self.closed(open.start, here + 1);
                 return GuardStep::Accept;
             }
             b',' => {
@@ -217,12 +223,13 @@ impl Run {
         self.text.push(b'"');
         let naming = self.at.open.last().is_some_and(|o| o.awaiting_name);
         if !naming {
-            if judging && !self.judge(start, here + 1, self.next_spot()) {
+            if !judging {
+                self.closed(here + 1);
+            } else if !self.close((start, here + 1), self.next_spot(), here + 1) {
                 self.text.pop();
                 return GuardStep::Reject { value_start: start };
             }
             self.at.string = None;
-            self.closed(start, here + 1);
             return GuardStep::Accept;
         }
         let name: Option<String> = self
@@ -233,10 +240,17 @@ impl Run {
             self.at.string = None;
             return GuardStep::Accept;
         };
-        if self.plan.distinct_names && self.at.open.last().is_some_and(|o| o.names.contains(&name))
+        let object = self.at.open.last().map(|open| open.start);
+        if judging
+            && self.plan.distinct_names
+            && let Some(object) = object
         {
-            self.text.pop();
-            return GuardStep::Reject { value_start: start };
+            if self.is_named(object, &name) {
+                self.text.pop();
+                return GuardStep::Reject { value_start: start };
+            }
+            let hash = self.seen.hash_name(object, &name);
+            self.seen.keep(object, hash, (start, here + 1), here + 1);
         }
         let value_spot = self
             .at
@@ -248,9 +262,6 @@ impl Run {
         if let Some(open) = self.at.open.last_mut() {
             open.awaiting_name = false;
             open.value_spot = value_spot;
-            if self.plan.distinct_names {
-                Arc::make_mut(&mut open.names).push(name);
-            }
         }
         GuardStep::Accept
     }
@@ -262,11 +273,16 @@ impl GuardRun for Run {
             self.saved.truncate(self.text.len() / SAVE_EVERY);
             self.saved.push((self.text.len(), self.at.clone()));
         }
-        // A refused byte may have closed a scalar before it was refused.
-        let before = (byte == b'}' || byte == b']').then(|| self.at.clone());
+        let scalar = self.at.scalar;
+        let done = self.at.open.last().map(|open| open.done);
         let step = self.step(byte, true);
-        if let (GuardStep::Reject { .. }, Some(before)) = (step, before) {
-            self.at = before;
+        if let GuardStep::Reject { .. } = step {
+            // The byte may have closed a scalar before it was refused.
+            self.seen.truncate(self.text.len());
+            self.at.scalar = scalar;
+            if let (Some(open), Some(done)) = (self.at.open.last_mut(), done) {
+                open.done = done;
+            }
         }
         step
     }
@@ -285,15 +301,13 @@ impl GuardRun for Run {
     }
 
     fn finish(&self) -> GuardStep {
-        match self.at.scalar {
-            Some(start)
-                if self.at.open.is_empty()
-                    && !self.judge(start, self.text.len(), self.plan.root) =>
-            {
-                GuardStep::Reject { value_start: start }
-            }
-            _ => GuardStep::Accept,
+        if let Some(start) = self.at.scalar
+            && self.at.open.is_empty()
+            && let Verdict::Fails = self.judge(start, self.text.len(), self.plan.root)
+        {
+            return GuardStep::Reject { value_start: start };
         }
+        GuardStep::Accept
     }
 
     fn open_from(&self) -> Option<usize> {
@@ -320,6 +334,7 @@ impl GuardRun for Run {
         if len >= self.text.len() {
             return;
         }
+        self.seen.truncate(len);
         while self.saved.last().is_some_and(|(at, _)| *at > len) {
             self.saved.pop();
         }
@@ -346,28 +361,5 @@ impl GuardRun for Run {
 
     fn fork(&self) -> Box<dyn GuardRun> {
         Box::new(self.clone())
-    }
-}
-
-/// Equality of JSON Schema: numbers by value, members in any order.
-fn same(a: &Value, b: &Value) -> bool {
-    match (a, b) {
-        (Value::Number(a), Value::Number(b)) => {
-            let decimal =
-                |n: &serde_json::Number| crate::json_schema::number::Decimal::parse(&n.to_string());
-            match (decimal(a), decimal(b)) {
-                (Some(a), Some(b)) => a == b,
-                _ => a == b,
-            }
-        }
-        (Value::Array(a), Value::Array(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
-        }
-        (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len()
-                && a.iter()
-                    .all(|(name, a)| b.get(name).is_some_and(|b| same(a, b)))
-        }
-        _ => a == b,
     }
 }
