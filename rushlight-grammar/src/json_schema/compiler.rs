@@ -64,6 +64,8 @@ pub(super) struct Compiler<'a> {
     pub(super) disjoint: HashMap<(NodeId, NodeId, Kind), bool>,
     /// Proofs under way: they look at combinations that are never emitted, so they write no notes.
     mute: u32,
+    /// What the grammar writes less of than is valid, to blame where nothing is left.
+    left_out: Option<(NodeId, &'static str, String)>,
     /// Work units left: each expansion of a schema costs one.
     pub(super) budget: u64,
 }
@@ -90,6 +92,7 @@ impl<'a> Compiler<'a> {
             empty: HashMap::default(),
             disjoint: HashMap::default(),
             mute: 0,
+            left_out: None,
             budget: options.limits.expansions,
         };
         for always in [true, false] {
@@ -335,6 +338,34 @@ impl<'a> Compiler<'a> {
             return;
         }
         self.note_reason(id, keyword, How::Guard, reason);
+    }
+
+    /// Records that valid values are left out on account of `keyword` of the schema `id`.
+    pub(super) fn left_out(&mut self, id: NodeId, keyword: &'static str, reason: &str) {
+        if self.mute == 0 && self.left_out.is_none() {
+            self.left_out = Some((id, keyword, reason.to_owned()));
+        }
+    }
+
+    /// Reports that no value is left, by the first thing that left some out, where there is one.
+    pub(super) fn nothing_left(&mut self) {
+        match self.left_out.take() {
+            Some((id, keyword, reason)) => {
+                let pointer = self.pointer(id);
+                self.problem_at(
+                    GrammarErrorKind::Unsupported,
+                    pointer,
+                    keyword,
+                    format!("no value is left to write: {reason}"),
+                );
+            }
+            None => self.problem_at(
+                GrammarErrorKind::Unsatisfiable,
+                String::new(),
+                "",
+                "no value satisfies the schema".to_owned(),
+            ),
+        }
     }
 
     /// Starts a proof: no notes until it is over.

@@ -67,6 +67,7 @@ pub(super) struct Document<'a> {
     anchors: HashMap<String, Place<'a>>,
     /// Names of dynamic anchors, with the places that carry them.
     dynamic: HashMap<String, Vec<String>>,
+    counts_evaluated: bool,
 }
 
 impl<'a> Document<'a> {
@@ -77,6 +78,7 @@ impl<'a> Document<'a> {
             resources: HashMap::default(),
             anchors: HashMap::default(),
             dynamic: HashMap::default(),
+            counts_evaluated: any_member(root, |key, _| key.starts_with("unevaluated")),
         };
         this.resources.insert(place.base.clone(), place.clone());
         if holds_names(root) {
@@ -87,6 +89,11 @@ impl<'a> Document<'a> {
 
     pub(super) fn root(&self) -> &Place<'a> {
         &self.root
+    }
+
+    /// Whether some schema asks for what others left unevaluated.
+    pub(super) fn counts_evaluated(&self) -> bool {
+        self.counts_evaluated
     }
 
     fn index(&mut self, start: Place<'a>) {
@@ -196,27 +203,33 @@ fn holds_names(root: &Value) -> bool {
         ("$id" | "id", Value::String(id)) => id.starts_with('#'),
         _ => false,
     };
+    any_member(root, |key, value| names(key, value))
+        || children(root).any(|child| {
+            any_member(child, |key, value| {
+                matches!(key, "$id" | "id") && value.is_string()
+            })
+        })
+}
+
+/// Whether `holds` is true of a member of `root` or of anything in it.
+fn any_member(root: &Value, holds: impl Fn(&str, &Value) -> bool) -> bool {
     let mut todo = vec![root];
     while let Some(value) = todo.pop() {
-        match value {
-            Value::Object(map) => {
-                for (key, member) in map {
-                    let inner = matches!(key.as_str(), "$id" | "id")
-                        && member.is_string()
-                        && !std::ptr::eq(value, root);
-                    if inner || names(key, member) {
-                        return true;
-                    }
-                    if is_container(member) {
-                        todo.push(member);
-                    }
-                }
-            }
-            Value::Array(items) => todo.extend(items.iter().filter(|item| is_container(item))),
-            _ => {}
+        if let Value::Object(map) = value
+            && map.iter().any(|(key, member)| holds(key, member))
+        {
+            return true;
         }
+        todo.extend(children(value));
     }
     false
+}
+
+/// The objects and arrays directly in `value`.
+fn children(value: &Value) -> impl Iterator<Item = &Value> {
+    let members = value.as_object().into_iter().flat_map(|map| map.values());
+    let items = value.as_array().into_iter().flatten();
+    members.chain(items).filter(|child| is_container(child))
 }
 
 fn is_container(value: &Value) -> bool {

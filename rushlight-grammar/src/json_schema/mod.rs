@@ -30,6 +30,7 @@ mod report;
 mod rules;
 mod rx;
 mod schema;
+mod unevaluated;
 
 use std::sync::Arc;
 
@@ -225,12 +226,7 @@ fn compile_rules(compiler: &mut Compiler<'_>) -> Result<CompiledRules, GrammarRe
     }
     let guard = compiler.guard(start, &emitter);
     if !emitter.rules.prune(first) {
-        compiler.problem_at(
-            GrammarErrorKind::Unsatisfiable,
-            String::new(),
-            "",
-            "no value satisfies the schema".to_owned(),
-        );
+        compiler.nothing_left();
     }
     if let Some(report) = report::report(&compiler.problems) {
         return Err(report);

@@ -68,6 +68,8 @@ pub(super) enum Test {
     Compare(Compare, Decimal),
     Multiple(Decimal),
     Text(Rc<Rx>),
+    /// Strings that are at least in the first language, and certainly none outside of the second.
+    Between(Rc<Rx>, Rc<Rx>),
     Items {
         prefix: Vec<NodeId>,
         rest: Option<NodeId>,
@@ -177,7 +179,8 @@ impl<'a> Compiler<'a> {
                     None => NodeId::TRUE,
                 };
                 let (then, otherwise) = (part(self, "then"), part(self, "else"));
-                if then == NodeId::TRUE && otherwise == NodeId::TRUE && !map.contains_key("then") {
+                let silent = then == NodeId::TRUE && otherwise == NodeId::TRUE;
+                if silent && !self.document.counts_evaluated() && !map.contains_key("then") {
                     return Ok(None);
                 }
                 made(
@@ -236,7 +239,14 @@ impl<'a> Compiler<'a> {
                     ),
                 ),
                 Value::String(name) => match format::language(name) {
-                    Some(rx) => made("format", Test::Text(Rc::new(rx))),
+                    Some(narrow) => {
+                        let narrow = Rc::new(narrow);
+                        let Some(wide) = format::wider(name) else {
+                            return made("format", Test::Text(narrow));
+                        };
+                        self.note_read(id, "format", How::Grammar, "some of its texts are left out");
+                        made("format", Test::Between(narrow, Rc::new(wide)))
+                    }
                     None => {
                         self.note_read(id, "format", How::Annotation, "no format has this name");
                         Ok(None)

@@ -1,7 +1,9 @@
 //! Schemas with texts that they accept and reject, walked byte by byte through grammar and guard.
 
+mod formats;
 mod guards;
 mod reports;
+mod unevaluated;
 
 use std::sync::Arc;
 
