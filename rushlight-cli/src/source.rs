@@ -114,6 +114,8 @@ pub(crate) fn json(given: &str) -> Result<Value, Failure> {
     let value = serde_json::from_str(text).map_err(failed)?;
     // Of two members of one name the value above has the last alone: the first would be dropped.
     serde_json::from_str::<Distinct>(text).map_err(failed)?;
+    rushlight_grammar::json_schema::check_numbers(text)
+        .map_err(|error| Failure::request(format!("{name}: {error}")))?;
     Ok(value)
 }
 

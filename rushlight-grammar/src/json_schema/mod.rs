@@ -30,6 +30,7 @@ mod report;
 mod rules;
 mod rx;
 mod schema;
+mod text;
 mod unevaluated;
 
 use std::sync::Arc;
@@ -48,6 +49,7 @@ pub use number::Digits;
 pub use report::{Explained, How};
 use rules::Rules;
 pub use rules::Whitespace;
+pub use text::check_numbers;
 use schema::NodeId;
 
 /// Options of the schema compiler.
