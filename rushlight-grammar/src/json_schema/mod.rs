@@ -18,6 +18,7 @@ mod containers;
 mod document;
 mod emit;
 mod format;
+mod groups;
 mod guard;
 mod keywords;
 mod logic;
@@ -49,8 +50,8 @@ pub use number::Digits;
 pub use report::{Explained, How};
 use rules::Rules;
 pub use rules::Whitespace;
-pub use text::check_numbers;
 use schema::NodeId;
+pub use text::check_numbers;
 
 /// Options of the schema compiler.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,6 +2,7 @@
 
 mod formats;
 mod guards;
+mod names;
 mod reports;
 mod unevaluated;
 
