@@ -8,7 +8,7 @@ use std::rc::Rc;
 use foldhash::HashSet;
 
 use super::compiler::{Compiler, StateId};
-use super::logic::{Atom, Case, Formula, Items, Kind, Members, Source};
+use super::logic::{Atom, Case, Formula, Items, Kind, Members};
 use super::rx::Rx;
 
 /// Values of which an array of distinct items is bounded by the grammar.

@@ -347,25 +347,19 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Reports that no value is left, by the first thing that left some out, where there is one.
-    pub(super) fn nothing_left(&mut self) {
-        match self.left_out.take() {
-            Some((id, keyword, reason)) => {
-                let pointer = self.pointer(id);
-                self.problem_at(
-                    GrammarErrorKind::Unsupported,
-                    pointer,
-                    keyword,
-                    format!("no value is left to write: {reason}"),
-                );
-            }
-            None => self.problem_at(
-                GrammarErrorKind::Unsatisfiable,
-                String::new(),
-                "",
-                "no value satisfies the schema".to_owned(),
-            ),
-        }
+    /// Reports that no value is left by the first thing that left some out; false where there is none.
+    pub(super) fn blame_what_is_left_out(&mut self) -> bool {
+        let Some((id, keyword, reason)) = self.left_out.take() else {
+            return false;
+        };
+        let pointer = self.pointer(id);
+        self.problem_at(
+            GrammarErrorKind::Unsupported,
+            pointer,
+            keyword,
+            format!("no value is left to write: {reason}"),
+        );
+        true
     }
 
     /// Starts a proof: no notes until it is over.

@@ -1,7 +1,5 @@
 //! Keywords that are read together: the schemas of items, and those of members.
 
-use std::rc::Rc;
-
 use serde_json::{Map, Value};
 
 use super::compiler::Compiler;

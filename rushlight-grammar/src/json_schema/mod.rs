@@ -229,7 +229,15 @@ fn compile_rules(compiler: &mut Compiler<'_>) -> Result<CompiledRules, GrammarRe
     }
     let guard = compiler.guard(start, &emitter);
     if !emitter.rules.prune(first) {
-        compiler.nothing_left();
+        let blamed = compiler.blame_what_is_left_out();
+        if !blamed {
+            compiler.problem_at(
+                GrammarErrorKind::Unsatisfiable,
+                String::new(),
+                "",
+                "no value satisfies the schema".to_owned(),
+            );
+        }
     }
     if let Some(report) = report::report(&compiler.problems) {
         return Err(report);
