@@ -141,6 +141,7 @@ pub(crate) fn read(text: &str) -> Result<Value, String> {
     let value = serde_json::from_str(text).map_err(|error| told(&error))?;
     // Of two members of one name the value above has the last alone: the first would be dropped.
     serde_json::from_str::<Distinct>(text).map_err(|error| told(&error))?;
+    rushlight::grammar::json_schema::check_numbers(text).map_err(|error| error.to_string())?;
     Ok(value)
 }
 
@@ -254,6 +255,12 @@ mod tests {
     fn guide(arguments: &[&str]) -> Guide {
         let line = Line::try_parse_from([&["x"], arguments].concat()).unwrap();
         line.guide.read().unwrap()
+    }
+
+    #[test]
+    fn a_number_that_would_be_read_as_another_is_refused() {
+        assert!(json(r#"{"const": 18446744073709551617}"#).is_err());
+        assert!(json(r#"{"const": 18446744073709551615}"#).is_ok());
     }
 
     #[test]

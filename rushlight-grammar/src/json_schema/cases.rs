@@ -8,8 +8,7 @@ use std::rc::Rc;
 use foldhash::HashSet;
 
 use super::compiler::{Compiler, StateId};
-use super::logic::{Atom, Case, Formula, Items, Kind, Members, Source};
-use super::report::How;
+use super::logic::{Atom, Case, Formula, Items, Kind, Members};
 use super::rx::Rx;
 
 /// Values of which an array of distinct items is bounded by the grammar.
@@ -66,6 +65,15 @@ pub(super) struct ArrayShape {
     pub(super) guarded: bool,
 }
 
+/// Which texts a language is asked for where its formula is known within bounds only.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Bound {
+    /// Those that may be generated: each of them is valid.
+    Written,
+    /// Those that may be valid: a proof has to hold for all of them.
+    Valid,
+}
+
 impl<'a> Compiler<'a> {
     /// The cases of `state` for objects or arrays, without those that are plainly empty.
     pub(super) fn cases(&mut self, state: StateId, kind: Kind) -> Vec<Case> {
@@ -88,7 +96,7 @@ impl<'a> Compiler<'a> {
         match formula {
             Formula::True => bases,
             Formula::False => Vec::new(),
-            Formula::Text(_) => bases,
+            Formula::Text(_) | Formula::Between(..) => bases,
             Formula::Atom(atom) => bases
                 .into_iter()
                 .filter_map(|mut case| self.with_atom(&mut case, atom).then_some(case))
@@ -210,27 +218,17 @@ impl<'a> Compiler<'a> {
             }
             Formula::Unevaluated(source, inner, state) => {
                 let mut out = Vec::new();
+                let closed = self.closed(inner, *state, *source, kind);
                 for base in bases {
-                    for mut case in self.disjunction(vec![Case::default()], inner, kind) {
-                        let closing = self.closing(&case, *state, *source, kind);
-                        let atoms = std::mem::take(&mut case.atoms);
+                    for case in &closed {
                         let mut whole = base.clone();
                         whole.guarded |= case.guarded;
-                        let fits = atoms.iter().all(|atom| self.with_atom(&mut whole, atom));
-                        match closing {
-                            Some(atom) if fits && self.with_atom(&mut whole, &atom) => {
-                                out.push(whole);
-                            }
-                            None if fits => {
-                                self.need_guard(
-                                    source.node,
-                                    source.keyword,
-                                    "what is evaluated depends on values",
-                                );
-                                whole.guarded = true;
-                                out.push(whole);
-                            }
-                            _ => {}
+                        if case
+                            .atoms
+                            .iter()
+                            .all(|atom| self.with_atom(&mut whole, atom))
+                        {
+                            out.push(whole);
                         }
                     }
                 }
@@ -239,63 +237,8 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// What an `unevaluated*` of `state` says beside the statements of `case`; `None` where only a guard can tell.
-    fn closing(&mut self, case: &Case, state: StateId, source: Source, kind: Kind) -> Option<Atom> {
-        self.note(source.node, source.keyword, How::Rewriting);
-        if kind == Kind::Array {
-            let mut prefix = 0;
-            for atom in &case.atoms {
-                match atom {
-                    Atom::Items(items) if items.evaluates => {
-                        if items.rest.is_some() {
-                            return Some(Atom::MinItems(0));
-                        }
-                        prefix = prefix.max(items.prefix.len());
-                    }
-                    Atom::Contains(..) => return None,
-                    _ => {}
-                }
-            }
-            return Some(Atom::Items(Rc::new(Items {
-                prefix: vec![StateId::ANY; prefix],
-                rest: Some(state),
-                evaluates: true,
-            })));
-        }
-        let mut named: Vec<(String, StateId)> = Vec::new();
-        let mut patterns: Vec<(Rc<Rx>, StateId)> = Vec::new();
-        for atom in &case.atoms {
-            if let Atom::Members(members) = atom
-                && members.evaluates
-            {
-                if members.rest.is_some() {
-                    return Some(Atom::MinMembers(0));
-                }
-                named.extend(
-                    members
-                        .named
-                        .iter()
-                        .map(|(name, _)| (name.clone(), StateId::ANY)),
-                );
-                patterns.extend(
-                    members
-                        .patterns
-                        .iter()
-                        .map(|(rx, _)| (rx.clone(), StateId::ANY)),
-                );
-            }
-        }
-        Some(Atom::Members(Rc::new(Members {
-            named,
-            patterns,
-            rest: Some(state),
-            evaluates: true,
-            source,
-        })))
-    }
-
     /// Adds `atom` to `case`; false where the two plainly contradict each other.
-    fn with_atom(&mut self, case: &mut Case, atom: &Atom) -> bool {
+    pub(super) fn with_atom(&mut self, case: &mut Case, atom: &Atom) -> bool {
         let clash = case.atoms.iter().any(|other| match (other, atom) {
             (Atom::Required(a), Atom::Forbidden(b)) | (Atom::Forbidden(a), Atom::Required(b)) => {
                 a == b
@@ -341,7 +284,7 @@ impl<'a> Compiler<'a> {
                 }
                 Atom::MinMembers(n) => min = min.max(*n),
                 Atom::MaxMembers(n) => max = Some(max.map_or(*n, |m| m.min(*n))),
-                Atom::Names(state, source) => match self.names_language(*state) {
+                Atom::Names(state, source) => match self.names_language(*state, Bound::Written) {
                     Some(rx) => name_rules.push(rx),
                     None => {
                         self.need_guard(
@@ -417,23 +360,33 @@ impl<'a> Compiler<'a> {
     }
 
     /// The strings of `state`, where they are exactly a regular language.
-    pub(super) fn names_language(&mut self, state: StateId) -> Option<Rx> {
+    pub(super) fn names_language(&mut self, state: StateId, bound: Bound) -> Option<Rx> {
         let formula = self.expand(state, Kind::String);
         let mut exact = true;
-        let rx = self.language(&formula, &Rx::All, &mut exact);
+        let rx = self.language(&formula, &Rx::All, bound, &mut exact);
         exact.then_some(rx)
     }
 
     /// The texts of a number or string formula; `base` stands for "anything". Clears `exact` where it was widened.
-    pub(super) fn language(&mut self, formula: &Formula, base: &Rx, exact: &mut bool) -> Rx {
+    pub(super) fn language(
+        &mut self,
+        formula: &Formula,
+        base: &Rx,
+        bound: Bound,
+        exact: &mut bool,
+    ) -> Rx {
         match formula {
             Formula::True | Formula::Atom(_) | Formula::Unevaluated(..) => base.clone(),
             Formula::False => Rx::None,
             Formula::Text(rx) => Rx::clone(rx),
+            Formula::Between(narrow, wide) => Rx::clone(match bound {
+                Bound::Written => narrow,
+                Bound::Valid => wide,
+            }),
             Formula::All(parts) => {
                 let parts: Vec<Rx> = parts
                     .iter()
-                    .map(|p| self.language(p, base, exact))
+                    .map(|p| self.language(p, base, bound, exact))
                     .collect();
                 // "Anything" adds nothing to an intersection with something.
                 let narrow: Vec<Rx> = parts.iter().filter(|p| *p != base).cloned().collect();
@@ -446,7 +399,7 @@ impl<'a> Compiler<'a> {
             Formula::Any(_, parts) => {
                 let parts: Vec<Rx> = parts
                     .iter()
-                    .map(|p| self.language(p, base, exact))
+                    .map(|p| self.language(p, base, bound, exact))
                     .collect();
                 Rx::alt(parts)
             }

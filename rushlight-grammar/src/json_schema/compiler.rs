@@ -64,6 +64,8 @@ pub(super) struct Compiler<'a> {
     pub(super) disjoint: HashMap<(NodeId, NodeId, Kind), bool>,
     /// Proofs under way: they look at combinations that are never emitted, so they write no notes.
     mute: u32,
+    /// What the grammar writes less of than is valid, to blame where nothing is left.
+    left_out: Option<(NodeId, &'static str, String)>,
     /// Work units left: each expansion of a schema costs one.
     pub(super) budget: u64,
     /// Work units left for proofs about texts.
@@ -92,6 +94,7 @@ impl<'a> Compiler<'a> {
             empty: HashMap::default(),
             disjoint: HashMap::default(),
             mute: 0,
+            left_out: None,
             budget: options.limits.expansions,
             proof_work: options.limits.proof_work,
         };
@@ -338,6 +341,28 @@ impl<'a> Compiler<'a> {
             return;
         }
         self.note_reason(id, keyword, How::Guard, reason);
+    }
+
+    /// Records that valid values are left out on account of `keyword` of the schema `id`.
+    pub(super) fn left_out(&mut self, id: NodeId, keyword: &'static str, reason: &str) {
+        if self.mute == 0 && self.left_out.is_none() {
+            self.left_out = Some((id, keyword, reason.to_owned()));
+        }
+    }
+
+    /// Reports that no value is left by the first thing that left some out; false where there is none.
+    pub(super) fn blame_what_is_left_out(&mut self) -> bool {
+        let Some((id, keyword, reason)) = self.left_out.take() else {
+            return false;
+        };
+        let pointer = self.pointer(id);
+        self.problem_at(
+            GrammarErrorKind::Unsupported,
+            pointer,
+            keyword,
+            format!("no value is left to write: {reason}"),
+        );
+        true
     }
 
     /// Starts a proof: no notes until it is over.

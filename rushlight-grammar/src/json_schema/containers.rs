@@ -30,7 +30,7 @@ impl<'a> Compiler<'a> {
                 Formula::Atom(Atom::Items(Rc::new(Items {
                     prefix,
                     rest: Some(StateId::NEVER),
-                    evaluates: true,
+                    evaluates: false,
                 }))),
                 Formula::Atom(Atom::MinItems(len)),
             ]);
@@ -84,7 +84,7 @@ impl<'a> Compiler<'a> {
                     named,
                     patterns: Vec::new(),
                     rest: Some(StateId::NEVER),
-                    evaluates: true,
+                    evaluates: false,
                     source,
                 }))),
             );

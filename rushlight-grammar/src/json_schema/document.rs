@@ -3,8 +3,10 @@
 //! References are resolved as RFC 3986 says, against the nearest `$id` (`id` in draft-04); fragments are JSON Pointers
 //! (RFC 6901) or anchors. Nothing is ever fetched: a reference that leaves the document is a problem to report.
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 use serde_json::Value;
+
+use super::keywords::{Holds, holds};
 
 /// The dialect of a schema, as far as it changes what a keyword means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,9 +19,10 @@ pub(super) enum Dialect {
 }
 
 impl Dialect {
-    fn of(schema: &str) -> Option<Self> {
+    /// The dialect that a `$schema` names; `None` where it is none of these.
+    pub(super) fn of(schema: &str) -> Option<Self> {
         let has = |part: &str| schema.contains(part);
-        Some(if has("draft-04") || has("draft-03") {
+        Some(if has("draft-04") {
             Self::Draft4
         } else if has("draft-06") {
             Self::Draft6
@@ -67,6 +70,9 @@ pub(super) struct Document<'a> {
     anchors: HashMap<String, Place<'a>>,
     /// Names of dynamic anchors, with the places that carry them.
     dynamic: HashMap<String, Vec<String>>,
+    counts_evaluated: bool,
+    /// Names that more than one schema has, as in `resources` and `anchors`.
+    ambiguous: HashSet<String>,
 }
 
 impl<'a> Document<'a> {
@@ -77,6 +83,8 @@ impl<'a> Document<'a> {
             resources: HashMap::default(),
             anchors: HashMap::default(),
             dynamic: HashMap::default(),
+            ambiguous: HashSet::default(),
+            counts_evaluated: any_member(root, |key, _| key.starts_with("unevaluated")),
         };
         this.resources.insert(place.base.clone(), place.clone());
         if holds_names(root) {
@@ -89,56 +97,62 @@ impl<'a> Document<'a> {
         &self.root
     }
 
+    /// Whether some schema asks for what others left unevaluated.
+    pub(super) fn counts_evaluated(&self) -> bool {
+        self.counts_evaluated
+    }
+
     fn index(&mut self, start: Place<'a>) {
         let mut todo = vec![start];
+        // What an unknown keyword holds may be no schema: its names count where no schema has them.
+        let mut doubtful = Vec::new();
         while let Some(place) = todo.pop() {
-            match place.value {
-                Value::Object(map) => {
-                    if let Some(id) = identifier(place.value, place.dialect)
-                        && let Some(name) = id.strip_prefix('#')
-                        && !name.is_empty()
-                    {
-                        self.anchors
-                            .entry(format!("{}#{name}", place.base))
-                            .or_insert_with(|| place.clone());
-                    } else if identifier(place.value, place.dialect).is_some() {
-                        self.resources
-                            .entry(place.base.clone())
-                            .or_insert_with(|| place.clone());
-                    }
-                    for key in ["$anchor", "$dynamicAnchor"] {
-                        if let Some(Value::String(name)) = map.get(key) {
-                            self.anchors
-                                .entry(format!("{}#{name}", place.base))
-                                .or_insert_with(|| place.clone());
-                            if key == "$dynamicAnchor" {
-                                self.dynamic
-                                    .entry(name.clone())
-                                    .or_default()
-                                    .push(place.pointer.clone());
-                            }
-                        }
-                    }
-                    for (key, value) in map {
-                        // Instances, not schemas: an `$id` in one of them names nothing.
-                        if is_container(value)
-                            && !matches!(key.as_str(), "enum" | "const" | "default" | "examples")
-                        {
-                            todo.push(place.child(&[key], value));
-                        }
-                    }
+            self.index_one(&place, true);
+            push_children(&place, &mut todo, &mut doubtful);
+        }
+        while let Some(place) = doubtful.pop() {
+            self.index_one(&place, false);
+            let mut inner = Vec::new();
+            push_children(&place, &mut inner, &mut doubtful);
+            doubtful.extend(inner);
+        }
+    }
+
+    /// Records the names of the schema at `place`. One that another has too is `certain` to be ambiguous, or gives way.
+    fn index_one(&mut self, place: &Place<'a>, certain: bool) {
+        let Value::Object(map) = place.value else {
+            return;
+        };
+        let mut names = Vec::new();
+        match identifier(place.value, place.dialect) {
+            Some(id) if id.starts_with('#') => names.extend(id.strip_prefix('#')),
+            Some(_) if !ignores_identifier(place.value, place.dialect) => {
+                let known = self.resources.get(&place.base);
+                if known.is_some_and(|known| !std::ptr::eq(known.value, place.value)) && certain {
+                    self.ambiguous.insert(place.base.clone());
                 }
-                Value::Array(items) => {
-                    for (i, value) in items
-                        .iter()
-                        .enumerate()
-                        .filter(|(_, value)| is_container(value))
-                    {
-                        todo.push(place.child(&[&i.to_string()], value));
-                    }
-                }
-                _ => {}
+                self.resources
+                    .entry(place.base.clone())
+                    .or_insert_with(|| place.clone());
             }
+            _ => {}
+        }
+        let anchor = |key: &str| map.get(key).and_then(Value::as_str);
+        names.extend(anchor("$anchor"));
+        if let Some(name) = anchor("$dynamicAnchor") {
+            names.push(name);
+            self.dynamic
+                .entry(name.to_owned())
+                .or_default()
+                .push(place.pointer.clone());
+        }
+        for name in names.into_iter().filter(|name| !name.is_empty()) {
+            let uri = format!("{}#{name}", place.base);
+            let known = self.anchors.get(&uri);
+            if known.is_some_and(|known| !std::ptr::eq(known.value, place.value)) && certain {
+                self.ambiguous.insert(uri.clone());
+            }
+            self.anchors.entry(uri).or_insert_with(|| place.clone());
         }
     }
 
@@ -147,6 +161,11 @@ impl<'a> Document<'a> {
         let absolute = join(&from.base, reference);
         let (uri, fragment) = absolute.split_once('#').unwrap_or((&absolute, ""));
         let fragment = decode_percent(fragment).ok_or("the fragment is not UTF-8")?;
+        let twice = |name: &str| match self.ambiguous.contains(name) {
+            true => Err(format!("two schemas have the name '{name}'")),
+            false => Ok(()),
+        };
+        twice(uri)?;
         let resource = match self.resources.get(uri) {
             Some(place) => place,
             // The root answers to the empty URI even where it has an id.
@@ -161,6 +180,7 @@ impl<'a> Document<'a> {
             return Ok(resource.clone());
         }
         if !fragment.starts_with('/') {
+            twice(&format!("{uri}#{fragment}"))?;
             return self
                 .anchors
                 .get(&format!("{uri}#{fragment}"))
@@ -196,27 +216,56 @@ fn holds_names(root: &Value) -> bool {
         ("$id" | "id", Value::String(id)) => id.starts_with('#'),
         _ => false,
     };
+    any_member(root, |key, value| names(key, value))
+        || children(root).any(|child| {
+            any_member(child, |key, value| {
+                matches!(key, "$id" | "id") && value.is_string()
+            })
+        })
+}
+
+/// Whether `holds` is true of a member of `root` or of anything in it.
+fn any_member(root: &Value, holds: impl Fn(&str, &Value) -> bool) -> bool {
     let mut todo = vec![root];
     while let Some(value) = todo.pop() {
-        match value {
-            Value::Object(map) => {
-                for (key, member) in map {
-                    let inner = matches!(key.as_str(), "$id" | "id")
-                        && member.is_string()
-                        && !std::ptr::eq(value, root);
-                    if inner || names(key, member) {
-                        return true;
-                    }
-                    if is_container(member) {
-                        todo.push(member);
-                    }
-                }
-            }
-            Value::Array(items) => todo.extend(items.iter().filter(|item| is_container(item))),
-            _ => {}
+        if let Value::Object(map) = value
+            && map.iter().any(|(key, member)| holds(key, member))
+        {
+            return true;
         }
+        todo.extend(children(value));
     }
     false
+}
+
+/// The objects and arrays directly in `value`.
+fn children(value: &Value) -> impl Iterator<Item = &Value> {
+    let members = value.as_object().into_iter().flat_map(|map| map.values());
+    let items = value.as_array().into_iter().flatten();
+    members.chain(items).filter(|child| is_container(child))
+}
+
+/// Adds the places of the schemas in the schema, or list of schemas, at `place`.
+fn push_children<'a>(place: &Place<'a>, todo: &mut Vec<Place<'a>>, doubtful: &mut Vec<Place<'a>>) {
+    for (i, item) in place.value.as_array().into_iter().flatten().enumerate() {
+        if is_container(item) {
+            todo.push(place.child(&[&i.to_string()], item));
+        }
+    }
+    let members = place.value.as_object().into_iter().flatten();
+    for (key, value) in members.filter(|(_, value)| is_container(value)) {
+        match holds(key) {
+            Holds::Instances => {}
+            Holds::Schemas => todo.push(place.child(&[key], value)),
+            Holds::Anything => doubtful.push(place.child(&[key], value)),
+            Holds::NamedSchemas => {
+                let named = value.as_object().into_iter().flatten();
+                for (name, schema) in named.filter(|(_, schema)| is_container(schema)) {
+                    todo.push(place.child(&[key, name], schema));
+                }
+            }
+        }
+    }
 }
 
 fn is_container(value: &Value) -> bool {
@@ -232,16 +281,19 @@ fn identifier(value: &Value, dialect: Dialect) -> Option<&str> {
     }
 }
 
+/// Beside `$ref`, an identifier is ignored up to draft-07.
+fn ignores_identifier(value: &Value, dialect: Dialect) -> bool {
+    dialect <= Dialect::Draft7 && value.get("$ref").is_some_and(Value::is_string)
+}
+
 fn enter<'a>(value: &'a Value, pointer: String, base: &str, dialect: Dialect) -> Place<'a> {
     let dialect = value
         .get("$schema")
         .and_then(Value::as_str)
         .and_then(Dialect::of)
         .unwrap_or(dialect);
-    // Beside `$ref`, an identifier is ignored up to draft-07.
-    let ignored = dialect <= Dialect::Draft7 && value.get("$ref").is_some_and(Value::is_string);
     let base = match identifier(value, dialect) {
-        Some(id) if !ignored && !id.starts_with('#') => {
+        Some(id) if !ignores_identifier(value, dialect) && !id.starts_with('#') => {
             let joined = join(base, id);
             joined.split('#').next().unwrap_or_default().to_owned()
         }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use foldhash::HashMap;
 
 use super::MemberOrder;
-use super::cases::{ArrayShape, Class, ObjectShape};
+use super::cases::{ArrayShape, Bound, Class, ObjectShape};
 use super::compiler::{Compiler, StateId};
 use super::logic::{Formula, Kind};
 use super::rules::{Rules, Symbol, Terminal};
@@ -97,7 +97,7 @@ impl<'a> Compiler<'a> {
             if self.has_guard(&formula) {
                 emitted.guarded = true;
             }
-            let rx = self.language(&formula, &base, &mut true);
+            let rx = self.language(&formula, &base, Bound::Written, &mut true);
             if rx == Rx::None {
                 continue;
             }

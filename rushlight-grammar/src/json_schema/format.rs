@@ -1,8 +1,11 @@
 //! The formats that are asserted, each as the language of its texts.
 //!
 //! A format that is not in the table is an annotation, as the specification says. Where a rule is not regular, or only
-//! at a size out of proportion, the language here is a subset: no text that breaks the rule is ever produced.
+//! at a size out of proportion, the language here is a subset: no text that breaks the rule is ever produced. Beside such a
+//! subset stands a wider language, outside of which no text is of the format: complements are taken of it, and proofs hold
+//! for it.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -46,16 +49,42 @@ pub(super) fn register<'a>(mut options: ValidationOptions<'a>) -> ValidationOpti
     options
 }
 
-/// Whether `text` is in the language of `format`, whose automaton is made once.
+thread_local! {
+    static UNDECIDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether `judge` finds a value valid, and no format left it open. Under a complement, a text between the two languages of
+/// its format would count as none of the format.
+pub(super) fn decidedly(judge: impl FnOnce() -> bool) -> bool {
+    UNDECIDED.set(false);
+    judge() && !UNDECIDED.get()
+}
+
+/// Whether `text` is in the language of `format`; if not but perhaps of the format, that is recorded.
 fn matches(format: &'static str, text: &str) -> bool {
-    static MADE: OnceLock<Mutex<HashMap<&'static str, Option<Regex>>>> = OnceLock::new();
+    let narrow = is_in(format, false, text);
+    if !narrow && is_in(format, true, text) {
+        UNDECIDED.set(true);
+    }
+    narrow
+}
+
+/// Whether `text` is in one of the languages of `format`, whose automaton is made once.
+fn is_in(format: &'static str, wide: bool, text: &str) -> bool {
+    type Made = HashMap<(&'static str, bool), Option<Regex>>;
+    static MADE: OnceLock<Mutex<Made>> = OnceLock::new();
     let mut made = MADE
         .get_or_init(Mutex::default)
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
-    let regex = made.entry(format).or_insert_with(|| {
+    let regex = made.entry((format, wide)).or_insert_with(|| {
+        let language = if wide {
+            wider(format)
+        } else {
+            language(format)
+        };
         let mut builder = RegexBuilder::new();
-        let expr = builder.mk(&language(format)?.to_ast()).ok()?;
+        let expr = builder.mk(&language?.to_ast()).ok()?;
         Some(builder.into_regex(expr))
     });
     regex.as_mut().is_some_and(|regex| regex.is_match(text))
@@ -81,7 +110,9 @@ pub(super) fn language(format: &str) -> Option<Rx> {
         "uri-reference" => whole(&reference(ASCII, "")),
         "iri" => whole(&uri(UCS, PRIVATE)),
         "iri-reference" => whole(&reference(UCS, PRIVATE)),
-        "uri-template" => whole(&template()),
+        "uri-template" => whole(&template(
+            r#"[!\u{23}$&(-;=?-\[\]_a-z~\u{a0}-\u{d7ff}\u{f900}-\u{ffef}]"#,
+        )),
         "uuid" => whole("[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"),
         "json-pointer" => whole(POINTER),
         "relative-json-pointer" => whole(&format!("(?:0|[1-9][0-9]*)(?:#|{POINTER})")),
@@ -90,6 +121,32 @@ pub(super) fn language(format: &str) -> Option<Rx> {
         _ => return None,
     })
 }
+
+/// A language that holds every text of `format`; `None` where [`language`] is that already.
+pub(super) fn wider(format: &str) -> Option<Rx> {
+    Some(whole(&match format {
+        "date" => wide_date(),
+        "time" => WIDE_TIME.to_owned(),
+        "date-time" => format!("(?:{})[Tt](?:{WIDE_TIME})", wide_date()),
+        "email" | "idn-email" => "(?s:.+)@(?s:.+)".to_owned(),
+        "hostname" | "host-name" => format!("{LABEL}(?:\\.{LABEL})*\\.?"),
+        // RFC 5891 has no other characters of ASCII than these, and which others it has depends on the Unicode version.
+        "idn-hostname" => r"[a-zA-Z0-9.\u{80}-\u{10ffff}-]+".to_owned(),
+        "uri-template" => template(r#"[^\u{0}-\u{20}"%<>\\^`{|}\u{7f}]"#),
+        "relative-json-pointer" => {
+            format!("(?:0|[1-9][0-9]*)(?:[+-](?:0|[1-9][0-9]*))?(?:#|{POINTER})")
+        }
+        _ => return None,
+    }))
+}
+
+/// Dates of the year 0000 too.
+fn wide_date() -> String {
+    format!("{DATE}|0000-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])")
+}
+
+/// Leap seconds at any offset.
+const WIDE_TIME: &str = "(?:[01][0-9]|2[0-3]):[0-5][0-9]:(?:[0-5][0-9]|60)(?:\\.[0-9]+)?(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])";
 
 /// Calendar dates (RFC 3339 `full-date`): months have their lengths, 29 February its leap years. The year 0000 is left out:
 /// the calendars behind many validators begin with 0001.
@@ -239,12 +296,11 @@ fn reference(unreserved: &str, private: &str) -> String {
     )
 }
 
-/// RFC 6570: literals and expressions.
-fn template() -> String {
+/// RFC 6570: characters of `literal`, escapes and expressions.
+fn template(literal: &str) -> String {
     let name = "(?:[A-Za-z0-9_]|%[0-9a-fA-F]{2})(?:\\.?(?:[A-Za-z0-9_]|%[0-9a-fA-F]{2}))*";
     let spec = format!("{name}(?::[1-9][0-9]{{0,3}}|\\*)?");
-    let literal = r#"[!\u{23}$&(-;=?-\[\]_a-z~\u{a0}-\u{d7ff}\u{f900}-\u{ffef}]|%[0-9a-fA-F]{2}"#;
-    format!("(?:{literal}|\\{{[+\\u{{23}}./;?&=,!@|]?{spec}(?:,{spec})*\\}})*")
+    format!("(?:{literal}|%[0-9a-fA-F]{{2}}|\\{{[+\\u{{23}}./;?&=,!@|]?{spec}(?:,{spec})*\\}})*")
 }
 
 const POINTER: &str = "(?:/(?:[^/~]|~[01])*)*";
@@ -276,6 +332,159 @@ mod tests {
                 Some(false),
                 "{format} {text}"
             );
+        }
+    }
+
+    /// Every text that the narrow language has is in the wide one, and so are these, which it lacks.
+    #[test]
+    fn wider_languages_hold_what_is_left_out() {
+        let long = ["a"; 8].map(|a| a.repeat(25)).join(".");
+        for (format, inner, between, outside) in [
+            ("date", "2024-02-29", "0000-02-29", "2023-02-29"),
+            ("time", "23:59:60Z", "15:59:60-08:00", "24:00:00Z"),
+            (
+                "date-time",
+                "2024-02-29T00:00:00Z",
+                "1998-12-31T15:59:60-08:00",
+                "2023-02-29T00:00:00Z",
+            ),
+            ("email", "a@b.c", "\"joe bloggs\"@b.c", "2962"),
+            ("idn-email", "é@é.c", "\"é é\"@b.c", "é"),
+            ("hostname", "a.b", "xn--4gbwdl.xn--wgbh1c", "a_b"),
+            ("hostname", "ab-c", long.as_str(), "-a"),
+            ("idn-hostname", "example.de", "使用", "a b"),
+            ("uri-template", "a{b}", "\u{1f600}'", "a}"),
+            ("relative-json-pointer", "0/a", "1-2/a", "/a"),
+        ] {
+            let (narrow, wide) = (language(format).unwrap(), wider(format).unwrap());
+            for (text, in_narrow, in_wide) in [
+                (inner, true, true),
+                (between, false, true),
+                (outside, false, false),
+            ] {
+                assert_eq!(
+                    narrow.matches(text, &mut 1_000_000),
+                    Some(in_narrow),
+                    "{format} {text}"
+                );
+                assert_eq!(
+                    wide.matches(text, &mut 1_000_000),
+                    Some(in_wide),
+                    "{format} {text}"
+                );
+            }
+        }
+        for name in NAMES {
+            if let (Some(narrow), Some(wide)) = (language(name), wider(name)) {
+                let lost = Rx::and([narrow, wide.complement()]);
+                assert_ne!(lost.is_empty(&mut 1_000_000), Some(false), "{name}");
+            }
+        }
+    }
+
+    /// Where the language counts as exact, the validator behind guards agrees with it.
+    #[test]
+    fn exact_languages_agree_with_the_validator() {
+        let texts = [
+            "",
+            "a",
+            "1.2.3.4",
+            "01.2.3.4",
+            "1.2.3",
+            "256.1.1.1",
+            "1.2.3.4 ",
+            "::",
+            "::1",
+            "1::",
+            "1:2:3:4:5:6:7:8",
+            "1:2:3:4:5:6:7::",
+            "::2:3:4:5:6:7:8",
+            "1::3:4:5:6:7:8",
+            "::ffff:1.2.3.4",
+            "::ffff:1.2.3.04",
+            "1:2:3:4:5:6:1.2.3.4",
+            "1:2:3:4:5:6:7:1.2.3.4",
+            "fe80::1%eth0",
+            "12345::",
+            "1:::2",
+            ":1",
+            "/",
+            "/~",
+            "/~0",
+            "/~2",
+            "/a\nb",
+            "P1Y",
+            "P",
+            "P1W",
+            "P1Y2D",
+            "PT1S",
+            "PT",
+            "P1DT",
+            "PT1H2S",
+            "P1Y1W",
+            "P2D",
+            "P1.5D",
+            "2eb8aa08-aa98-11ea-b4aa-73b441d16380",
+            "2EB8AA08-AA98-11EA-B4AA-73B441D16380",
+            "2eb8aa08aa9811eab4aa73b441d16380",
+            "{2eb8aa08-aa98-11ea-b4aa-73b441d16380}",
+            "http://a",
+            "http://a:80",
+            "http://a:x",
+            "http://[::1]/",
+            "http://[1]/",
+            "http://[v1.a]/",
+            "http://a%2",
+            "http://a%20",
+            "a:b",
+            "1:b",
+            "//a",
+            "/a",
+            "#",
+            "?",
+            "a b",
+            "a|b",
+            "http://é",
+            "é:a",
+            "http://a/é?\u{e000}",
+            "http://a/\u{e000}",
+            "http://@",
+            "http://a@b@c",
+            "://",
+            "a:",
+            "a://",
+            "a:///x",
+            "http://a/[",
+            "http://a/<",
+            "urn:x:y",
+            "a#b#c",
+        ];
+        for name in [
+            "duration",
+            "ipv4",
+            "ipv6",
+            "uri",
+            "uri-reference",
+            "iri",
+            "iri-reference",
+            "uuid",
+            "json-pointer",
+        ] {
+            assert!(wider(name).is_none());
+            let rx = language(name).unwrap();
+            let validator = jsonschema::options()
+                .with_draft(jsonschema::Draft::Draft202012)
+                .should_validate_formats(true)
+                .build(&serde_json::json!({"format": name}))
+                .unwrap();
+            for text in texts {
+                let valid = validator.is_valid(&serde_json::json!(text));
+                assert_eq!(
+                    rx.matches(text, &mut 1_000_000),
+                    Some(valid),
+                    "{name} {text:?}"
+                );
+            }
         }
     }
 

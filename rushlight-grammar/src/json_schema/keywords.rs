@@ -112,6 +112,51 @@ pub(super) fn unasserting<'a>(place: &Place<'a>) -> Vec<(&'a str, &'static str)>
     keys.filter_map(|key| Some((key, reason(key)?))).collect()
 }
 
+/// Whether `uri` names a draft whose keywords are not read.
+pub(super) fn is_ancient(uri: &str) -> bool {
+    let old = ["draft-00", "draft-01", "draft-02", "draft-03"];
+    old.iter().any(|draft| uri.contains(draft))
+}
+
+/// What the value of a schema's member holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holds {
+    /// A schema, or a list of schemas.
+    Schemas,
+    /// An object whose members are schemas, whatever their names.
+    NamedSchemas,
+    /// Instances: an identifier in one of them names nothing.
+    Instances,
+    /// It is an unknown keyword's, and may be anything.
+    Anything,
+}
+
+/// What the member `key` of a schema holds.
+pub(super) fn holds(key: &str) -> Holds {
+    match key {
+        "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas"
+        | "dependencies" => Holds::NamedSchemas,
+        "enum" | "const" | "default" | "examples" => Holds::Instances,
+        "additionalItems"
+        | "additionalProperties"
+        | "allOf"
+        | "anyOf"
+        | "contains"
+        | "contentSchema"
+        | "else"
+        | "if"
+        | "items"
+        | "not"
+        | "oneOf"
+        | "prefixItems"
+        | "propertyNames"
+        | "then"
+        | "unevaluatedItems"
+        | "unevaluatedProperties" => Holds::Schemas,
+        _ => Holds::Anything,
+    }
+}
+
 /// Whether the schema is a reference and nothing else: up to draft-07 one stands alone, as the drafts say that what is beside
 /// it has no meaning.
 pub(super) fn refers_alone(place: &Place<'_>, map: &Map<String, Value>) -> bool {

@@ -13,6 +13,7 @@ use super::number::Decimal;
 use super::report::How;
 use super::rx::Rx;
 use super::schema::{NodeId, Rule, Test, types};
+use super::unevaluated::unevaluating;
 use crate::GrammarErrorKind;
 
 /// Overlapping pairs of string alternatives up to which `oneOf` is written out: each pair multiplies the states of two
@@ -82,6 +83,9 @@ pub(super) enum Formula {
     Any(Source, Vec<Formula>),
     /// A language of number or string texts.
     Text(Rc<Rx>),
+    /// A language of strings between two that are known: what is written comes from the first, what is proven holds for
+    /// the second.
+    Between(Rc<Rx>, Rc<Rx>),
     Atom(Atom),
     /// True or false, which only a guard can tell.
     Guarded(Source, Rc<str>),
@@ -246,10 +250,13 @@ impl<'a> Compiler<'a> {
                     .iter()
                     .map(|n| self.formula(*n, positive, kind))
                     .collect();
-                if positive {
-                    any(source, parts)
-                } else {
-                    all(parts)
+                match (positive, kind) {
+                    // An alternative that adds nothing to the others may still evaluate something.
+                    (true, Kind::Object | Kind::Array) if self.document.counts_evaluated() => {
+                        alternatives(source, parts)
+                    }
+                    (true, _) => any(source, parts),
+                    (false, _) => all(parts),
                 }
             }
             Test::One(nodes) => self.one_of(nodes, source, positive, kind),
@@ -265,7 +272,7 @@ impl<'a> Compiler<'a> {
                     self.formula(*then, positive, kind),
                 ];
                 let no = [
-                    self.formula(*test, false, kind),
+                    unevaluating(self.formula(*test, false, kind)),
                     self.formula(*otherwise, positive, kind),
                 ];
                 any(source, vec![all(yes.into()), all(no.into())])
@@ -284,6 +291,18 @@ impl<'a> Compiler<'a> {
                     Rc::new(Rx::clone(rx).complement())
                 };
                 Formula::Text(rx)
+            }
+            Test::Between(narrow, wide) if kind == Kind::String => {
+                if positive {
+                    return Formula::Between(narrow.clone(), wide.clone());
+                }
+                let outside = |rx: &Rc<Rx>| Rc::new(Rx::clone(rx).complement());
+                self.left_out(
+                    source.node,
+                    source.keyword,
+                    "of its complement, texts are left out that may be of the format",
+                );
+                Formula::Between(outside(wide), outside(narrow))
             }
             test if kind == Kind::Object => self.object_rule(test, source, positive),
             test if kind == Kind::Array => self.array_rule(test, source, positive),
@@ -397,7 +416,7 @@ impl<'a> Compiler<'a> {
             for (j, other) in nodes.iter().enumerate() {
                 if i != j && possible.get(j) == Some(&true) && !self.disjoint(*node, *other, kind) {
                     self.note(source.node, "oneOf", How::Rewriting);
-                    parts.push(self.formula(*other, false, kind));
+                    parts.push(unevaluating(self.formula(*other, false, kind)));
                 }
             }
             options.push(all(parts));
@@ -450,28 +469,6 @@ pub(super) fn truth(value: bool) -> Formula {
     if value { Formula::True } else { Formula::False }
 }
 
-/// `formula`, counting nothing as evaluated: what stands under a `not` leaves no annotation.
-fn unevaluating(formula: Formula) -> Formula {
-    let each = |parts: Vec<Formula>| parts.into_iter().map(unevaluating).collect();
-    match formula {
-        Formula::All(parts) => Formula::All(each(parts)),
-        Formula::Any(source, parts) => Formula::Any(source, each(parts)),
-        Formula::Atom(Atom::Members(members)) if members.evaluates => {
-            Formula::Atom(Atom::Members(Rc::new(Members {
-                evaluates: false,
-                ..Members::clone(&members)
-            })))
-        }
-        Formula::Atom(Atom::Items(items)) if items.evaluates => {
-            Formula::Atom(Atom::Items(Rc::new(Items {
-                evaluates: false,
-                ..Items::clone(&items)
-            })))
-        }
-        other => other,
-    }
-}
-
 /// All of `parts`.
 pub(super) fn all(parts: Vec<Formula>) -> Formula {
     let mut out = Vec::with_capacity(parts.len());
@@ -492,18 +489,19 @@ pub(super) fn all(parts: Vec<Formula>) -> Formula {
 
 /// Any of `parts`.
 pub(super) fn any(source: Source, parts: Vec<Formula>) -> Formula {
-    let mut out = Vec::with_capacity(parts.len());
-    for part in parts {
-        match part {
-            Formula::False => {}
-            Formula::True => return Formula::True,
-            other => out.push(other),
-        }
+    if parts.iter().any(|part| matches!(part, Formula::True)) {
+        return Formula::True;
     }
-    match out.len() {
+    alternatives(source, parts)
+}
+
+/// Any of `parts`, each of them kept for what it evaluates.
+fn alternatives(source: Source, mut parts: Vec<Formula>) -> Formula {
+    parts.retain(|part| !matches!(part, Formula::False));
+    match parts.len() {
         0 => Formula::False,
-        1 => out.swap_remove(0),
-        _ => Formula::Any(source, out),
+        1 => parts.swap_remove(0),
+        _ => Formula::Any(source, parts),
     }
 }
 

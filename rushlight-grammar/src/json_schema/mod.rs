@@ -18,6 +18,7 @@ mod containers;
 mod document;
 mod emit;
 mod format;
+mod groups;
 mod guard;
 mod keywords;
 mod logic;
@@ -30,6 +31,8 @@ mod report;
 mod rules;
 mod rx;
 mod schema;
+mod text;
+mod unevaluated;
 
 use std::sync::Arc;
 
@@ -48,6 +51,7 @@ pub use report::{Explained, How};
 use rules::Rules;
 pub use rules::Whitespace;
 use schema::NodeId;
+pub use text::check_numbers;
 
 /// Options of the schema compiler.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -238,12 +242,15 @@ fn compile_rules(compiler: &mut Compiler<'_>) -> Result<CompiledRules, GrammarRe
         );
     }
     if !inhabited {
-        compiler.problem_at(
-            GrammarErrorKind::Unsatisfiable,
-            String::new(),
-            "",
-            "no value satisfies the schema".to_owned(),
-        );
+        let blamed = compiler.blame_what_is_left_out();
+        if !blamed {
+            compiler.problem_at(
+                GrammarErrorKind::Unsatisfiable,
+                String::new(),
+                "",
+                "no value satisfies the schema".to_owned(),
+            );
+        }
     }
     if let Some(report) = report::report(&compiler.problems) {
         return Err(report);

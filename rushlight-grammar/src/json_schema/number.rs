@@ -136,6 +136,20 @@ impl Numbers {
         Self { digits }
     }
 
+    /// Why numbers about `bound` are left out, where it has more digits than a number may have.
+    pub(super) fn shortened(self, bound: &Decimal) -> Option<String> {
+        let Digits {
+            integer, fraction, ..
+        } = self.digits;
+        let longer =
+            bound.integer.len() > integer as usize || bound.fraction.len() > fraction as usize;
+        longer.then(|| {
+            format!(
+                "numbers have at most {integer} digits before the point and {fraction} after it"
+            )
+        })
+    }
+
     fn natural(self) -> String {
         format!(
             "(?:0|[1-9][0-9]{{0,{}}})",

@@ -44,7 +44,7 @@ pub(super) fn count(keyword: &'static str, value: &Value) -> Read<u64> {
 pub(super) fn small(count: u64, keyword: &'static str) -> Read<u32> {
     u32::try_from(count)
         .ok()
-        .filter(|n| *n < 1_000_000)
+        .filter(|n| *n <= 1_000_000)
         .ok_or_else(|| {
             (
                 keyword,

@@ -5,6 +5,7 @@
 
 use std::rc::Rc;
 
+use super::cases::Bound;
 use super::compiler::{Compiler, StateId};
 use super::logic::{Atom, Case, Formula, Kind, Members};
 use super::number::Compare;
@@ -83,11 +84,11 @@ impl<'a> Compiler<'a> {
             (_, Kind::Null | Kind::True | Kind::False) => false,
             (formula, Kind::Number) => {
                 let base = self.numbers.any();
-                let rx = self.language(formula, &base, &mut true);
+                let rx = self.language(formula, &base, Bound::Valid, &mut true);
                 self.is_empty(&rx) == Some(true)
             }
             (formula, Kind::String) => {
-                let rx = self.language(formula, &Rx::All, &mut true);
+                let rx = self.language(formula, &Rx::All, Bound::Valid, &mut true);
                 self.is_empty(&rx) == Some(true)
             }
             (formula, kind) => {
@@ -134,7 +135,9 @@ impl<'a> Compiler<'a> {
             match atom {
                 Atom::Members(m) => members.push(m.clone()),
                 Atom::Required(name) if !names.contains(name) => names.push(name.clone()),
-                Atom::Names(state, _) => name_rules.extend(self.names_language(*state)),
+                Atom::Names(state, _) => {
+                    name_rules.extend(self.names_language(*state, Bound::Valid))
+                }
                 Atom::MinMembers(n) => min = min.max(*n),
                 Atom::MaxMembers(n) => max = max.min(*n),
                 _ => {}

@@ -11,11 +11,12 @@ use super::compiler::Compiler;
 use super::document::{Dialect, Place};
 use super::format;
 use super::guard::knows_pattern;
-use super::keywords::{refers_alone, since};
+use super::keywords::{is_ancient, refers_alone, since};
 use super::number::{Compare, Decimal};
 use super::operands::{Read, count, decimal, kind_of, needs, small, strings, type_mask};
 use super::report::How;
 use super::rx::Rx;
+use crate::GrammarErrorKind;
 
 /// A schema in the compiler's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,6 +69,8 @@ pub(super) enum Test {
     Compare(Compare, Decimal),
     Multiple(Decimal),
     Text(Rc<Rx>),
+    /// Strings that are at least in the first language, and certainly none outside of the second.
+    Between(Rc<Rx>, Rc<Rx>),
     Items {
         prefix: Vec<NodeId>,
         rest: Option<NodeId>,
@@ -112,6 +115,9 @@ impl<'a> Compiler<'a> {
             return Rc::new(Vec::new());
         };
         let mut rules = Vec::new();
+        if let Some(dialect) = map.get("$schema") {
+            self.dialect(id, dialect);
+        }
         let alone = refers_alone(place, map);
         for (key, value) in map {
             if alone && key != "$ref" {
@@ -177,7 +183,8 @@ impl<'a> Compiler<'a> {
                     None => NodeId::TRUE,
                 };
                 let (then, otherwise) = (part(self, "then"), part(self, "else"));
-                if then == NodeId::TRUE && otherwise == NodeId::TRUE && !map.contains_key("then") {
+                let silent = then == NodeId::TRUE && otherwise == NodeId::TRUE;
+                if silent && !self.document.counts_evaluated() && !map.contains_key("then") {
                     return Ok(None);
                 }
                 made(
@@ -236,7 +243,19 @@ impl<'a> Compiler<'a> {
                     ),
                 ),
                 Value::String(name) => match format::language(name) {
-                    Some(rx) => made("format", Test::Text(Rc::new(rx))),
+                    Some(narrow) => {
+                        let narrow = Rc::new(narrow);
+                        let Some(wide) = format::wider(name) else {
+                            return made("format", Test::Text(narrow));
+                        };
+                        self.note_read(
+                            id,
+                            "format",
+                            How::Grammar,
+                            "some of its texts are left out",
+                        );
+                        made("format", Test::Between(narrow, Rc::new(wide)))
+                    }
                     None => {
                         self.note_read(id, "format", How::Annotation, "no format has this name");
                         Ok(None)
@@ -304,6 +323,9 @@ impl<'a> Compiler<'a> {
                 made("unevaluatedItems", Test::UnevaluatedItems(node))
             }
             "nullable" => {
+                if !value.is_boolean() {
+                    return Err(("nullable", "must be a boolean".to_owned()));
+                }
                 self.note_read(id, "nullable", How::Rewriting, "");
                 Ok(None)
             }
@@ -311,7 +333,33 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    fn child(&mut self, place: &Place<'a>, path: &[&str], value: &'a Value) -> NodeId {
+    /// Checks the dialect that the schema `id` names.
+    fn dialect(&mut self, id: NodeId, named: &Value) {
+        let Value::String(uri) = named else {
+            self.problem(id, "$schema", "must be a string".to_owned());
+            return;
+        };
+        match Dialect::of(uri) {
+            Some(_) => {}
+            None if is_ancient(uri) => {
+                let pointer = self.pointer(id);
+                self.problem_at(
+                    GrammarErrorKind::Unsupported,
+                    pointer,
+                    "$schema",
+                    "drafts before draft-04 are not supported".to_owned(),
+                );
+            }
+            None => self.note_read(
+                id,
+                "$schema",
+                How::Annotation,
+                "no dialect has this name: it is read as what is around it, or as 2020-12",
+            ),
+        }
+    }
+
+    pub(super) fn child(&mut self, place: &Place<'a>, path: &[&str], value: &'a Value) -> NodeId {
         self.node_at(place.child(path, value))
     }
 
@@ -419,172 +467,24 @@ impl<'a> Compiler<'a> {
         } else {
             inclusive
         };
-        match decimal(value) {
-            Some(bound) => Ok(Some(Rule {
-                keyword,
-                test: Test::Compare(compare, bound),
-            })),
-            None => Err((keyword, "must be a number of at most 400 digits".to_owned())),
+        if !value.is_number() {
+            return Err((keyword, format!("must be a number, not {}", kind_of(value))));
         }
-    }
-
-    /// `items` in its two meanings: one schema for all, or (before 2020-12) one for each position.
-    fn items(
-        &mut self,
-        (id, place): (NodeId, &Place<'a>),
-        map: &'a Map<String, Value>,
-        key: &str,
-    ) -> Read<Option<Rule>> {
-        let old = matches!(map.get("items"), Some(Value::Array(_)));
-        let (prefix_key, rest_key) = if old {
-            ("items", "additionalItems")
-        } else {
-            ("prefixItems", "items")
+        let Some(bound) = decimal(value) else {
+            return Err((keyword, "must be a number of at most 400 digits".to_owned()));
         };
-        let known = place.dialect >= since(prefix_key);
-        let prefix_value = map.get(prefix_key).filter(|_| known);
-        let rest_value = map.get(rest_key);
-        // The pair is one rule, read where its first member stands.
-        let first = map
-            .keys()
-            .find(|k| known && *k == prefix_key || *k == rest_key);
-        if first.map(String::as_str) != Some(key) {
-            return Ok(None);
-        }
-        let prefix = match prefix_value {
-            Some(Value::Array(items)) => items
-                .iter()
-                .enumerate()
-                .map(|(i, item)| self.child(place, &[prefix_key, &i.to_string()], item))
-                .collect(),
-            None => Vec::new(),
-            Some(_) => return Err(("prefixItems", "must be an array".to_owned())),
-        };
-        let rest = rest_value.map(|value| self.child(place, &[rest_key], value));
-        for other in [prefix_key, rest_key] {
-            if place.dialect >= since(other) && map.contains_key(other) {
-                self.note_read(id, other, How::Grammar, "");
-            }
-        }
-        let keyword = match key {
-            "prefixItems" => "prefixItems",
-            "additionalItems" => "additionalItems",
-            _ => "items",
-        };
-        Ok(Some(Rule {
-            keyword,
-            test: Test::Items { prefix, rest },
-        }))
-    }
-
-    /// The three keywords that divide an object's members among schemas, read together where the first of them stands.
-    fn properties(
-        &mut self,
-        (id, place): (NodeId, &Place<'a>),
-        map: &'a Map<String, Value>,
-        key: &str,
-    ) -> Read<Option<Rule>> {
-        const GROUP: [&str; 3] = ["properties", "patternProperties", "additionalProperties"];
-        // Property order is the order of `properties`, wherever the other two stand.
-        let first = if map.contains_key("properties") {
-            Some("properties")
-        } else {
-            map.keys().map(String::as_str).find(|k| GROUP.contains(k))
-        };
-        if first != Some(key) {
-            return Ok(None);
-        }
-        let members = |keyword: &'static str| match map.get(keyword) {
-            Some(Value::Object(members)) => Ok(Some(members)),
-            None => Ok(None),
-            Some(_) => Err((keyword, "must be an object".to_owned())),
-        };
-        let mut named = Vec::new();
-        for (name, value) in members("properties")?.into_iter().flatten() {
-            named.push((
-                name.clone(),
-                self.child(place, &["properties", name], value),
-            ));
-        }
-        let mut patterns = Vec::new();
-        let mut judged = None;
-        for (pattern, value) in members("patternProperties")?.into_iter().flatten() {
-            let node = self.child(place, &["patternProperties", pattern], value);
-            match self.pattern(pattern) {
-                Ok(rx) => patterns.push((rx, node)),
-                Err(reason) => judged = Some(guarded(pattern, "patternProperties", reason)?),
-            }
-        }
-        let rest = map
-            .get("additionalProperties")
-            .map(|value| self.child(place, &["additionalProperties"], value));
-        let keyword = GROUP
-            .iter()
-            .find(|k| **k == key)
-            .copied()
-            .unwrap_or("properties");
-        for other in GROUP {
-            if map.contains_key(other) {
-                self.note_read(id, other, How::Grammar, "");
-            }
-        }
-        if let Some(reason) = judged {
-            for other in GROUP {
-                if map.contains_key(other) {
-                    self.note_read(id, other, How::Guard, &reason);
-                }
-            }
-            return Ok(Some(Rule {
-                keyword: "patternProperties",
-                test: Test::Opaque(types::OBJECT, reason),
-            }));
+        if let Some(reason) = self.numbers.shortened(&bound) {
+            self.left_out(id, keyword, &reason);
         }
         Ok(Some(Rule {
             keyword,
-            test: Test::Properties {
-                named,
-                patterns,
-                rest,
-            },
+            test: Test::Compare(compare, bound),
         }))
-    }
-
-    fn dependencies(&mut self, place: &Place<'a>, value: &'a Value) -> Read<Rule> {
-        let Value::Object(members) = value else {
-            return Err(("dependencies", "must be an object".to_owned()));
-        };
-        let mut schemas = Vec::new();
-        for (name, value) in members {
-            let node = match value {
-                Value::Array(_) | Value::String(_) => self.required_node(place, name, value)?,
-                _ => self.child(place, &["dependencies", name], value),
-            };
-            schemas.push((name.clone(), node));
-        }
-        Ok(Rule {
-            keyword: "dependencies",
-            test: Test::NeedsSchema(schemas),
-        })
-    }
-
-    fn required_node(&mut self, place: &Place<'a>, name: &str, value: &'a Value) -> Read<NodeId> {
-        let names = match value {
-            Value::String(one) => vec![one.clone()],
-            _ => strings("dependencies", value)?,
-        };
-        let at = place.child(&["dependencies", name], value);
-        Ok(self.made_node(
-            at,
-            vec![Rule {
-                keyword: "dependencies",
-                test: Test::Required(names),
-            }],
-        ))
     }
 }
 
 /// `reason`, for which a guard must judge by `pattern`, if it can.
-fn guarded(pattern: &str, keyword: &'static str, reason: String) -> Read<String> {
+pub(super) fn guarded(pattern: &str, keyword: &'static str, reason: String) -> Read<String> {
     match knows_pattern(pattern) {
         true => Ok(reason),
         false => Err((

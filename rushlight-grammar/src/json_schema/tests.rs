@@ -1,7 +1,10 @@
 //! Schemas with texts that they accept and reject, walked byte by byte through grammar and guard.
 
+mod formats;
 mod guards;
+mod names;
 mod reports;
+mod unevaluated;
 
 use std::sync::Arc;
 

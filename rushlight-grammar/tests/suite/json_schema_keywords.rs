@@ -481,6 +481,12 @@ that are walked through it.
 Undeclared members are kept distinct by a guard wherever they are allowed; with guards off, a schema that counts them is
 refused. Members come in the order in which they are declared, undeclared ones last, and no white space stands between tokens.
 
+What is valid but never written: numbers of more than 19 digits before the point, 17 after it or 3 in the exponent, unless the
+schema names them; exponents and `-0` beside `multipleOf`, `const`, `enum`, `not` and bounds other than a lower one
+of 0; `1.0` where the type is `integer`. Of some formats a part of the texts: no date of the year 0000, no leap second but at offset zero, no quoted local part
+in `email`, no host name with `xn--` or of many long labels, none beyond ASCII in `idn-hostname`. Their complements hold no
+text that may be of the format. A schema that leaves nothing but what is never written is refused.
+
 | keyword | enforced by | with guards off | schema | accepts | rejects |
 |---|---|---|---|---|---|
 ";

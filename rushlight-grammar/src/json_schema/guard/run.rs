@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::seen::{Seen, same};
 use super::{Plan, Spot};
+use crate::json_schema::format;
 use crate::lower::{GuardRun, GuardStep};
 
 /// Bytes between two saved positions.
@@ -104,7 +105,9 @@ impl Run {
         };
         // A value that the validator fails over is none that it found valid.
         let holds = |judge: &Validator| {
-            catch_unwind(AssertUnwindSafe(|| Ok(judge.is_valid(&value)))).unwrap_or(false)
+            format::decidedly(|| {
+                catch_unwind(AssertUnwindSafe(|| Ok(judge.is_valid(&value)))).unwrap_or(false)
+            })
         };
         if judge.is_some_and(|judge| !holds(judge)) {
             return Verdict::Fails;
