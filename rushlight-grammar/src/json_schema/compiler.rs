@@ -68,6 +68,8 @@ pub(super) struct Compiler<'a> {
     left_out: Option<(NodeId, &'static str, String)>,
     /// Work units left: each expansion of a schema costs one.
     pub(super) budget: u64,
+    /// A number of the document has more digits than are written, so that what is written says less than what is valid.
+    pub(super) long_numbers: bool,
     /// Work units left for proofs about texts.
     pub(super) proof_work: u64,
 }
@@ -97,6 +99,7 @@ impl<'a> Compiler<'a> {
             left_out: None,
             budget: options.limits.expansions,
             proof_work: options.limits.proof_work,
+            long_numbers: Numbers::new(options.digits).has_longer(root),
         };
         for always in [true, false] {
             this.nodes.push(Node {

@@ -4,6 +4,8 @@
 //! language here is a set of texts `-?digits(.digits)?` without leading zeros and without a negative zero; each comparison
 //! holds exactly the texts whose value satisfies it, which makes complements within the base set sound.
 
+use serde_json::Value;
+
 use super::rx::Rx;
 
 /// How many digits a number may have, so that a number always closes.
@@ -148,6 +150,25 @@ impl Numbers {
                 "numbers have at most {integer} digits before the point and {fraction} after it"
             )
         })
+    }
+
+    /// Whether a number of `document` has more digits than are written.
+    pub(super) fn has_longer(self, document: &Value) -> bool {
+        let mut open = vec![document];
+        while let Some(value) = open.pop() {
+            match value {
+                Value::Array(items) => open.extend(items),
+                Value::Object(members) => open.extend(members.values()),
+                Value::Number(number) => {
+                    let read = Decimal::parse(&number.to_string());
+                    if read.is_none_or(|number| self.shortened(&number).is_some()) {
+                        return true;
+                    }
+                }
+                _ => {}
+            }
+        }
+        false
     }
 
     fn natural(self) -> String {

@@ -82,6 +82,7 @@ impl<'a> Compiler<'a> {
             (Formula::False, _) => true,
             (Formula::True, _) => false,
             (_, Kind::Null | Kind::True | Kind::False) => false,
+            (_, Kind::Number) if self.long_numbers => false,
             (formula, Kind::Number) => {
                 let base = self.numbers.any();
                 let rx = self.language(formula, &base, Bound::Valid, &mut true);

@@ -219,3 +219,10 @@ fn many_overlapping_patterns_are_left_to_a_guard() {
         &["\"x\"", "\"customer maker\""],
     );
 }
+
+#[test]
+fn numbers_longer_than_what_is_written_prove_nothing() {
+    let schema = json!({"oneOf": [{"minimum": 5}, {"const": 1e30}]});
+    let long = format!("1{}", "0".repeat(30));
+    check(schema, &["6"], &[&long]);
+}
