@@ -79,7 +79,7 @@ pub(crate) fn summary(response: &Response, seed: Option<u64>) -> String {
         None => String::new(),
     };
     let curtailed = match response.constraint {
-        Some(counts) if counts.curtailed > 0 => ", in time for --max-tokens",
+        Some(counts) if counts.curtailed > 0 => ", in time for the limit on tokens",
         _ => "",
     };
     format!(

@@ -1,9 +1,10 @@
 //! Grammars as llama.cpp spells them (GBNF).
 //!
 //! ```text
-//! root  ::= "yes" | "no" reason?          # texts, alternatives, optional
+//! root  ::= "yes" | "no" reason? | list   # texts, alternatives, optional
 //! reason ::= " because " [^\n]{1,80}      # classes, counts
 //! list  ::= "[" (item ("," item)*)? "]"   # groups; rules may use each other in cycles
+//! item  ::= [a-z]+ | list
 //! ```
 //!
 //! A rule is `name ::= alternatives`; `root` is where a text starts. A rule ends with its line, but inside groups, after `|` and

@@ -311,7 +311,7 @@ impl<'a> Compiler<'a> {
             let allowed = !forbidden.contains(name.as_str())
                 && name_rules
                     .iter()
-                    .all(|rx| rx.matches(&name, &mut self.proof_work) != Some(false));
+                    .all(|rx| self.matches(rx, &name) != Some(false));
             let state = if allowed {
                 self.member_state(&members, &name)
             } else {

@@ -70,6 +70,9 @@ pub(super) struct Compiler<'a> {
     pub(super) budget: u64,
     /// A number of the document has more digits than are written, so that what is written says less than what is valid.
     pub(super) long_numbers: bool,
+    /// Verdicts about languages and texts that took work.
+    pub(super) emptiness: HashMap<Rx, Option<bool>>,
+    pub(super) matched: HashMap<Rx, HashMap<String, Option<bool>>>,
     /// Work units left for proofs about texts.
     pub(super) proof_work: u64,
 }
@@ -98,6 +101,8 @@ impl<'a> Compiler<'a> {
             mute: 0,
             left_out: None,
             budget: options.limits.expansions,
+            emptiness: HashMap::default(),
+            matched: HashMap::default(),
             proof_work: options.limits.proof_work,
             long_numbers: Numbers::new(options.digits).has_longer(root),
         };

@@ -104,7 +104,7 @@ pub struct SchemaLimits {
     pub cases: usize,
     /// Levels that a proof of disjointness looks down. Default 4.
     pub proof_depth: u32,
-    /// Work units of the mask engine's lexer for all proofs about texts; about 14,000 a millisecond. Default 10,000,000.
+    /// Work units of the mask engine's lexer for all proofs about texts; about 14,000 a millisecond. Default 20,000,000.
     pub proof_work: u64,
     /// Grammar rules. Default 200,000.
     pub rules: usize,
@@ -119,7 +119,7 @@ impl Default for SchemaLimits {
             depth: 200,
             cases: 128,
             proof_depth: 4,
-            proof_work: 10_000_000,
+            proof_work: 20_000_000,
             rules: 200_000,
             counted_rules: 2_000,
         }

@@ -18,7 +18,7 @@ impl<'a> Compiler<'a> {
                 covered = true;
             }
             for (rx, state) in &m.patterns {
-                match rx.matches(name, &mut self.proof_work) {
+                match self.matches(rx, name) {
                     Some(true) => {
                         states.push(*state);
                         covered = true;

@@ -73,7 +73,29 @@ impl<'a> Compiler<'a> {
 
     /// Whether no text is in `rx`, as far as the work for proofs allows.
     pub(super) fn is_empty(&mut self, rx: &Rx) -> Option<bool> {
-        rx.is_empty(&mut self.proof_work)
+        if let Some(known) = self.emptiness.get(rx) {
+            return *known;
+        }
+        let before = self.proof_work;
+        let verdict = rx.is_empty(&mut self.proof_work);
+        if self.proof_work < before {
+            self.emptiness.insert(rx.clone(), verdict);
+        }
+        verdict
+    }
+
+    /// Whether `text` is in `rx`, as far as the work for proofs allows.
+    pub(super) fn matches(&mut self, rx: &Rx, text: &str) -> Option<bool> {
+        if let Some(known) = self.matched.get(rx).and_then(|texts| texts.get(text)) {
+            return *known;
+        }
+        let before = self.proof_work;
+        let verdict = rx.matches(text, &mut self.proof_work);
+        if self.proof_work < before {
+            let texts = self.matched.entry(rx.clone()).or_default();
+            texts.insert(text.to_owned(), verdict);
+        }
+        verdict
     }
 
     /// Whether `formula` holds for no value of `kind`: a proof to `depth` levels, never a guess.
@@ -149,7 +171,7 @@ impl<'a> Compiler<'a> {
         }
         names.iter().any(|name| {
             let mut rules = name_rules.iter();
-            if rules.any(|rx| rx.matches(name, &mut self.proof_work) == Some(false)) {
+            if rules.any(|rx| self.matches(rx, name) == Some(false)) {
                 return true;
             }
             let state = self.member_state(&members, name);

@@ -96,7 +96,7 @@ pub(crate) fn run(args: &BenchArgs, out: &Out) -> Result<(), Failure> {
         ))?;
     }
     if cases.iter().all(|case| case.instances.is_empty()) {
-        out.line("no data was there to make masks along: see --help")?;
+        out.line("no data to make masks along: that takes lines of {\"schema\": …, \"tests\": [{\"data\": …}]}")?;
     }
     Ok(())
 }
