@@ -28,7 +28,8 @@ pub struct Limits {
     pub compile_lexer_work: u64,
     /// Wall time of one compilation. Default 10 s.
     pub compile_time: Duration,
-    /// Bytes that the compiler's cache may hold. Default 256 MiB.
+    /// Bytes that the compiler's cache may hold, by what each grammar took when it was compiled; its parsers grow with use.
+    /// Default 256 MiB.
     pub cache_bytes: usize,
     /// Work units of the mask engine's lexer for one mask; about 14,000 a millisecond. Default 1,000,000.
     pub mask_lexer_work: u64,

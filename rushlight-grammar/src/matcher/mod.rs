@@ -340,7 +340,8 @@ impl Matcher {
     /// Says that at most `tokens` more tokens will be sampled; see [`Constraint::budget`](rushlight_engine::constrain::Constraint::budget).
     ///
     /// # Errors
-    /// [`GrammarErrorKind::Budget`] where the shortest answer that was found needs more.
+    /// [`GrammarErrorKind::Budget`] where the shortest answer that was found needs more. Where no way to the end fits later on, the
+    /// budget is given up, and the answer is cut by whoever counts its tokens.
     pub fn budget(&mut self, tokens: usize) -> Result<()> {
         self.check_alive()?;
         let reserve = self.grammar.reserve();
@@ -462,21 +463,15 @@ impl Matcher {
     }
 
     fn endless(&self) -> GrammarError {
-        GrammarError::new(
-            GrammarErrorKind::DeadEnd,
-            "one text alone may follow, and it has no end: a part of the grammar goes on with what should follow it",
-        )
-        .with_place(Place::Token {
-            position: self.tokens.len(),
-        })
+        self.stuck("one text alone may follow, and it has no end: a part of the grammar goes on with what should follow it")
     }
 
     fn dead_end(&self) -> GrammarError {
-        GrammarError::new(
-            GrammarErrorKind::DeadEnd,
-            "no token continues the text, and it may not end here",
-        )
-        .with_place(Place::Token {
+        self.stuck("no token continues the text, and it may not end here")
+    }
+
+    fn stuck(&self, reason: &str) -> GrammarError {
+        GrammarError::new(GrammarErrorKind::DeadEnd, reason).with_place(Place::Token {
             position: self.tokens.len(),
         })
     }
