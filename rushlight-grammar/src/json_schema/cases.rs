@@ -8,7 +8,7 @@ use std::rc::Rc;
 use foldhash::HashSet;
 
 use super::compiler::{Compiler, StateId};
-use super::logic::{Atom, Case, Formula, Items, Kind, Members};
+use super::logic::{Atom, Case, Formula, Items, Kind, Members, Source};
 use super::rx::Rx;
 
 /// Values of which an array of distinct items is bounded by the grammar.
@@ -61,6 +61,9 @@ pub(super) struct ArrayShape {
     pub(super) max: Option<u64>,
     /// At least `.1` and at most `.2` items are in state `.0`.
     pub(super) contains: Option<(StateId, u64, Option<u64>)>,
+    /// The states that its items are written in where they are counted: which of them an item is in does not follow from
+    /// its place.
+    pub(super) counted: Vec<StateId>,
     pub(super) unique: bool,
     pub(super) guarded: bool,
 }
@@ -101,23 +104,14 @@ impl<'a> Compiler<'a> {
                 .into_iter()
                 .filter_map(|mut case| self.with_atom(&mut case, atom).then_some(case))
                 .collect(),
-            Formula::Guarded(source, reason) => {
-                self.need_guard(source.node, source.keyword, reason);
-                bases
-                    .into_iter()
-                    .map(|mut case| {
-                        case.guarded = true;
-                        case
-                    })
-                    .collect()
-            }
+            Formula::Guarded(source, reason) => self.left_to_a_guard(bases, *source, reason),
             Formula::All(parts) => {
                 // Single statements first: they decide which alternatives of the others are left.
                 let mut bases = bases;
                 let (plain, choices): (Vec<_>, Vec<_>) = parts
                     .iter()
                     .enumerate()
-                    .partition(|(_, p)| !matches!(p, Formula::Any(..)));
+                    .partition(|(_, p)| !matches!(p, Formula::Any(..) | Formula::Unevaluated(..)));
                 if bases.len() == 1 && choices.len() <= 1 {
                     for part in parts {
                         bases = self.disjunction(bases, part, kind);
@@ -153,7 +147,8 @@ impl<'a> Compiler<'a> {
                         }
                         if partial.len() > self.limits.cases {
                             // Too many to write out: keep what is common and let a guard choose.
-                            if let Formula::Any(source, _) = part {
+                            if let Formula::Any(source, _) | Formula::Unevaluated(source, ..) = part
+                            {
                                 self.need_guard(
                                     source.node,
                                     source.keyword,
@@ -204,14 +199,7 @@ impl<'a> Compiler<'a> {
                 for part in parts {
                     out.extend(self.disjunction(bases.clone(), part, kind));
                     if out.len() > self.limits.cases {
-                        self.need_guard(source.node, source.keyword, "too many alternatives");
-                        return bases
-                            .into_iter()
-                            .map(|mut case| {
-                                case.guarded = true;
-                                case
-                            })
-                            .collect();
+                        return self.left_to_a_guard(bases, *source, "too many alternatives");
                     }
                 }
                 out
@@ -219,6 +207,9 @@ impl<'a> Compiler<'a> {
             Formula::Unevaluated(source, inner, state) => {
                 let mut out = Vec::new();
                 let closed = self.closed(inner, *state, *source, kind);
+                if bases.len().saturating_mul(closed.len()) > self.limits.cases {
+                    return self.left_to_a_guard(bases, *source, "too many combinations");
+                }
                 for base in bases {
                     for case in &closed {
                         let mut whole = base.clone();
@@ -235,6 +226,16 @@ impl<'a> Compiler<'a> {
                 out
             }
         }
+    }
+
+    /// `cases` without what `source` says, which a guard has to judge.
+    fn left_to_a_guard(&mut self, cases: Vec<Case>, source: Source, reason: &str) -> Vec<Case> {
+        self.need_guard(source.node, source.keyword, reason);
+        let guarded = |case| Case {
+            guarded: true,
+            ..case
+        };
+        cases.into_iter().map(guarded).collect()
     }
 
     /// Adds `atom` to `case`; false where the two plainly contradict each other.
@@ -489,6 +490,7 @@ impl<'a> Compiler<'a> {
             min,
             max,
             contains: contains.filter(|(_, low, high)| *low > 0 || high.is_some()),
+            counted: Vec::new(),
             unique,
             guarded,
         })

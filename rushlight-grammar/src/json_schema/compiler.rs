@@ -104,7 +104,7 @@ impl<'a> Compiler<'a> {
             emptiness: HashMap::default(),
             matched: HashMap::default(),
             proof_work: options.limits.proof_work,
-            long_numbers: Numbers::new(options.digits).has_longer(root),
+            long_numbers: Numbers::new(options.digits).has_long(root),
         };
         for always in [true, false] {
             this.nodes.push(Node {

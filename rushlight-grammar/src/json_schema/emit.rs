@@ -193,7 +193,9 @@ impl<'a> Compiler<'a> {
                     );
                     shape.guarded = true;
                 }
-                symbols.push(self.counted_items(shape, (state, low, high), out));
+                let (items, states) = self.counted_items(shape, (state, low, high), out);
+                shape.counted = states;
+                symbols.push(items);
                 symbols.push(close);
                 return symbols;
             }
@@ -250,13 +252,14 @@ impl<'a> Compiler<'a> {
         symbols
     }
 
-    /// Items while counting how many are in one state: a rule for each position and count.
+    /// Items while counting how many are in one state, a rule for each position and count; and the states of the items.
     fn counted_items(
         &mut self,
         shape: &ArrayShape,
         (state, low, high): (StateId, u64, Option<u64>),
         out: &mut Emitter,
-    ) -> Symbol {
+    ) -> (Symbol, Vec<StateId>) {
+        let mut states = Vec::new();
         // At least one, so that the first item, which no comma precedes, has a position of its own.
         let positions = (shape.prefix.len() as u64)
             .max(shape.min)
@@ -294,6 +297,9 @@ impl<'a> Compiler<'a> {
                                 symbols.push(comma);
                             }
                             symbols.push(out.symbol(item));
+                            if !states.contains(&item) {
+                                states.push(item);
+                            }
                             symbols.push(Symbol::Rule(*next));
                             alternatives.push(symbols);
                         }
@@ -312,7 +318,8 @@ impl<'a> Compiler<'a> {
                 }
             }
         }
-        Symbol::Rule(ids.get(&(0, 0)).copied().unwrap_or_default())
+        let first = Symbol::Rule(ids.get(&(0, 0)).copied().unwrap_or_default());
+        (first, states)
     }
 
     fn object(&mut self, shape: &mut ObjectShape, out: &mut Emitter) -> Vec<Symbol> {

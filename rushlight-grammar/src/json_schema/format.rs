@@ -97,11 +97,11 @@ pub(super) fn language(format: &str) -> Option<Rx> {
         "time" => whole(&time()),
         "date-time" => whole(&format!("(?:{DATE})[Tt](?:{})", time())),
         "duration" => whole(&duration()),
-        "email" => whole(&email(ATEXT, LABEL)),
-        "idn-email" => whole(&email(
+        "email" => email(ATEXT, host()),
+        "idn-email" => email(
             r"[a-zA-Z0-9!#$%&'*+/=?^_`{|}~\p{L}\p{N}-]",
-            IDN_LABEL,
-        )),
+            Rx::Plain(format!("{IDN_LABEL}(?:\\.{IDN_LABEL})*")),
+        ),
         // Counting the characters of labels over all of Unicode is out of proportion: only names in ASCII are written.
         "hostname" | "host-name" | "idn-hostname" => host(),
         "ipv4" | "ip-address" => whole(&ipv4()),
@@ -177,9 +177,17 @@ const ATEXT: &str = "[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]";
 const LABEL: &str = "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?";
 const IDN_LABEL: &str = r"[\p{L}\p{Nd}](?:[\p{L}\p{Nd}-]{0,61}[\p{L}\p{Nd}])?";
 
-fn email(atext: &str, label: &str) -> String {
-    let host = format!("{label}(?:\\.{label})*");
-    format!("{atext}+(?:\\.{atext}+)*@(?:{host}|\\[{}\\])", ipv4())
+/// A local part of at most 64 characters, and a host or an address.
+fn email(atext: &str, host: Rx) -> Rx {
+    let address = Rx::Plain(format!("\\[{}\\]", ipv4()));
+    Rx::cat([
+        Rx::and([
+            Rx::Plain(format!("{atext}+(?:\\.{atext}+)*")),
+            Rx::Plain("[^@]{1,64}".to_owned()),
+        ]),
+        Rx::Lit("@".to_owned()),
+        Rx::alt([host, address]),
+    ])
 }
 
 /// Labels joined by dots, 253 characters at most: up to ten of 24 characters, or four of 63. Counting characters across

@@ -5,6 +5,7 @@
 //! nearest value around it where it does not. Judging is an independent validator's work (`jsonschema`). Two rules need no
 //! validator: names of an object are distinct, and items of a `uniqueItems` array are, as each of them closes.
 
+mod exact;
 mod run;
 mod seen;
 
@@ -46,6 +47,8 @@ struct Plan {
     spots: Vec<Spot>,
     root: Option<usize>,
     distinct_names: bool,
+    /// The schema has a `multipleOf`.
+    divides: bool,
     about: String,
 }
 
@@ -88,6 +91,7 @@ impl<'a> Compiler<'a> {
             spots: Vec::new(),
             root: None,
             distinct_names,
+            divides: has_key(self.document.root().value, "multipleOf"),
             about: self.about(),
         };
         let mut ordered: Vec<StateId> = needed.into_iter().collect();
@@ -255,6 +259,15 @@ impl<'a> Compiler<'a> {
     }
 }
 
+/// Whether `key` is anywhere in `value`.
+fn has_key(value: &Value, key: &str) -> bool {
+    match value {
+        Value::Object(map) => map.contains_key(key) || map.values().any(|v| has_key(v, key)),
+        Value::Array(items) => items.iter().any(|item| has_key(item, key)),
+        _ => false,
+    }
+}
+
 /// Whether the validator can judge by `pattern`.
 pub(super) fn knows_pattern(pattern: &str) -> bool {
     let build =
@@ -263,13 +276,24 @@ pub(super) fn knows_pattern(pattern: &str) -> bool {
 }
 
 /// Adds `null` where the OpenAPI flag asks for it, as the grammar does.
-fn honour_nullable(value: &mut Value) {
-    match value {
+fn honour_nullable(schema: &mut Value) {
+    match schema {
         Value::Object(map) => {
             if map.get("nullable") == Some(&Value::Bool(true)) && map.contains_key("type") {
                 add_null(map);
             }
-            map.values_mut().for_each(honour_nullable);
+            for (keyword, value) in map {
+                match (keyword.as_str(), value) {
+                    // Values, not schemas.
+                    ("const" | "enum" | "default" | "examples", _) => {}
+                    (
+                        "properties" | "patternProperties" | "dependentSchemas" | "dependencies"
+                        | "$defs" | "definitions",
+                        Value::Object(named),
+                    ) => named.values_mut().for_each(honour_nullable),
+                    (_, value) => honour_nullable(value),
+                }
+            }
         }
         Value::Array(items) => items.iter_mut().for_each(honour_nullable),
         _ => {}
@@ -326,6 +350,7 @@ fn needed(emitted: &Emitter, judged: &mut HashSet<StateId>) -> HashSet<StateId> 
                     .prefix
                     .iter()
                     .chain([&array.rest])
+                    .chain(&array.counted)
                     .any(|s| needed.contains(s));
                 found |= items || array.unique;
                 unclear |= (items || array.unique) && e.arrays.len() > 1

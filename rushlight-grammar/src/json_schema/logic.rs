@@ -344,6 +344,16 @@ impl<'a> Compiler<'a> {
         let mut texts = Vec::new();
         let mut parts = Vec::new();
         for value in values.iter().filter(|v| kind.holds(v)) {
+            if let Value::Number(number) = value
+                && let Some(named) = Decimal::parse(&number.to_string())
+                && let Some(reason) = self.numbers.shortened(&named)
+            {
+                self.left_out(
+                    source.node,
+                    source.keyword,
+                    &format!("{reason}, beside other keywords"),
+                );
+            }
             match value {
                 Value::Null | Value::Bool(_) => return truth(positive),
                 Value::String(text) => texts.push(Rx::Lit(text.clone())),

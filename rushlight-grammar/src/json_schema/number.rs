@@ -94,6 +94,12 @@ impl Decimal {
         (coefficient <= 10_000 && exponent <= 8).then_some((coefficient, exponent))
     }
 
+    /// How many digits are written, zeros at either end aside.
+    pub(super) fn digits(&self) -> usize {
+        let integer = self.integer.trim_start_matches('0').len();
+        integer + self.fraction.len()
+    }
+
     /// Whether the value is a whole number.
     pub(super) fn is_integer(&self) -> bool {
         self.fraction.is_empty()
@@ -152,8 +158,14 @@ impl Numbers {
         })
     }
 
-    /// Whether a number of `document` has more digits than are written.
-    pub(super) fn has_longer(self, document: &Value) -> bool {
+    /// Whether a number of `document` has as many digits as are written, or more: next to it there are numbers that are not.
+    pub(super) fn has_long(self, document: &Value) -> bool {
+        let Digits {
+            integer, fraction, ..
+        } = self.digits;
+        let is_long = |number: &Decimal| {
+            number.integer.len() >= integer as usize || number.fraction.len() >= fraction as usize
+        };
         let mut open = vec![document];
         while let Some(value) = open.pop() {
             match value {
@@ -161,7 +173,7 @@ impl Numbers {
                 Value::Object(members) => open.extend(members.values()),
                 Value::Number(number) => {
                     let read = Decimal::parse(&number.to_string());
-                    if read.is_none_or(|number| self.shortened(&number).is_some()) {
+                    if read.is_none_or(|number| is_long(&number)) {
                         return true;
                     }
                 }

@@ -174,6 +174,33 @@ fn numbers_in_ranges() {
 }
 
 #[test]
+fn what_is_not_written_is_no_proof() {
+    for (first, both) in [
+        (
+            json!({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1e-17}),
+            ["1e-20", "5e-18"],
+        ),
+        (
+            json!({"type": "integer", "exclusiveMinimum": 9_999_999_999_999_999_999_u64}),
+            ["1e25", "10000000000000000000"],
+        ),
+    ] {
+        check(
+            json!({"oneOf": [first, {"type": "number"}]}),
+            &["1", "-2.5"],
+            &both,
+        );
+        let object = |value: &Value| json!({"type": "object", "required": ["a"], "properties": {"a": value}, "additionalProperties": false});
+        let within = both.map(|number| format!("{{\"a\":{number}}}"));
+        check(
+            json!({"oneOf": [object(&first), object(&json!({"type": "number"}))]}),
+            &[r#"{"a":1}"#],
+            &within.each_ref().map(String::as_str),
+        );
+    }
+}
+
+#[test]
 fn one_of_is_exclusive() {
     // Disjoint through a reference and a discriminator.
     check_unguarded(

@@ -8,7 +8,7 @@ use llguidance::panic_utils::catch_unwind;
 use serde_json::Value;
 
 use super::seen::{Seen, same};
-use super::{Plan, Spot};
+use super::{Plan, Spot, exact};
 use crate::json_schema::format;
 use crate::lower::{GuardRun, GuardStep};
 
@@ -103,6 +103,9 @@ impl Run {
             // Nested deeper than can be judged.
             return Verdict::Fails;
         };
+        if judge.is_some() && !self.is_read_exactly(start, end) {
+            return Verdict::Fails;
+        }
         // A value that the validator fails over is none that it found valid.
         let holds = |judge: &Validator| {
             format::decidedly(|| {
@@ -121,6 +124,13 @@ impl Run {
             true => Verdict::Fails,
             false => Verdict::Holds(Some((array.start, hash))),
         }
+    }
+
+    /// Whether the validator, which reckons with 64 bits, judges the very numbers that `text[start..end]` says.
+    fn is_read_exactly(&self, start: usize, end: usize) -> bool {
+        let text = self.text.get(start..end).unwrap_or_default();
+        let mut numbers = exact::Numbers::of(text);
+        numbers.all(|number| exact::is_exact(number, self.plan.divides))
     }
 
     /// Judges `text[start..end]`, and records that it closed where it may, with the text of `since` bytes; whether it may.

@@ -226,3 +226,83 @@ fn numbers_longer_than_what_is_written_prove_nothing() {
     let long = format!("1{}", "0".repeat(30));
     check(schema, &["6"], &[&long]);
 }
+
+#[test]
+fn items_that_a_guard_judges_are_judged_where_they_are_counted() {
+    for (contains, yes, no) in [
+        (
+            json!({"type": "array", "uniqueItems": true}),
+            "[[1,2],[1,1]]",
+            "[[1,1]]",
+        ),
+        (json!({"pattern": r"^(a|b)\1$"}), r#"["aa"]"#, r#"["ab"]"#),
+        (
+            json!({"format": "regex", "type": "string"}),
+            r#"["a"]"#,
+            r#"["("]"#,
+        ),
+    ] {
+        let inside = json!({"properties": {"x": {"type": "array", "contains": contains}}});
+        let (yes_in, no_in) = (format!("{{\"x\":{yes}}}"), format!("{{\"x\":{no}}}"));
+        check(
+            json!({"type": "array", "contains": contains}),
+            &[yes],
+            &[no],
+        );
+        check(inside, &[&yes_in], &[&no_in]);
+    }
+    let some = json!({"multipleOf": 0.5});
+    for not in [json!({"contains": some}), json!({"items": some})] {
+        check(json!({"type": "array", "not": not}), &["[0.3]"], &["[0.5]"]);
+    }
+    check(
+        json!({"type": "array", "contains": some, "maxContains": 1}),
+        &["[0.5,0.3]"],
+        &["[0.5,1]", "[0.3]"],
+    );
+    // Members in any order are watched by a guard too.
+    let any = SchemaOptions {
+        member_order: MemberOrder::Any,
+        ..SchemaOptions::default()
+    };
+    check_with(
+        json!({"type": "array", "contains": {"type": "object", "required": ["x"]}}),
+        &any,
+        &[r#"[{"y":1,"x":1}]"#],
+        &[r#"[{"y":1}]"#],
+    );
+}
+
+#[test]
+fn a_number_is_judged_as_it_is_written() {
+    check(
+        json!({"type": "number", "not": {"multipleOf": 1.5}}),
+        &["1.25", "2"],
+        &["3", "9007199254740993", "9007199254740994.5", "3e99"],
+    );
+    check(
+        json!({"type": "array", "not": {"uniqueItems": true}}),
+        &["[1,1]", "[9223372036854775807,9223372036854775807]"],
+        &[
+            "[-9999999999999999999,-9999999999999999998]",
+            "[9007199254740993.5,9007199254740993.25]",
+        ],
+    );
+}
+
+#[test]
+fn the_flag_for_null_is_one_of_schemas_only() {
+    let item = r#"{"nullable":true,"type":"string"}"#;
+    let pair = format!("[{item},{item}]");
+    let value: Value = serde_json::from_str(item).unwrap();
+    check(
+        json!({"type": "array", "items": {"enum": [value]}, "not": {"uniqueItems": true}}),
+        &[&pair],
+        &[],
+    );
+    check(
+        json!({"properties": {"enum": {"type": "string", "nullable": true}}, "not": {"required": ["a", "b"]}}),
+        &[r#"{"enum":null}"#, r#"{"enum":"x"}"#],
+        &[r#"{"enum":1}"#],
+    );
+}
