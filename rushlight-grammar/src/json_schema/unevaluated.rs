@@ -13,6 +13,8 @@ use super::rx::Rx;
 
 /// Alternatives of one `anyOf` that evaluate members, up to which every set of them is written out.
 const TOGETHER: usize = 5;
+/// Parts of all sets together; with nested `anyOf`s they multiply.
+const PARTS: usize = 20_000;
 /// Cases from which on those that contradict themselves are dropped early.
 const PLENTY: usize = 8;
 
@@ -26,8 +28,9 @@ impl<'a> Compiler<'a> {
         kind: Kind,
     ) -> Vec<Case> {
         // Items are evaluated from the first on, so that of several alternatives the one that goes furthest counts alone.
+        let mut left = PARTS;
         let sets = match kind {
-            Kind::Object => together(inner),
+            Kind::Object => together(inner, &mut left),
             _ => Some(inner.clone()),
         };
         let few = sets.is_some();
@@ -122,12 +125,15 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// `formula` with every set of alternatives that may hold at once; `None` where there are too many sets.
-fn together(formula: &Formula) -> Option<Formula> {
-    let each = |parts: &[Formula]| parts.iter().map(together).collect::<Option<Vec<_>>>();
+/// `formula` with every set of alternatives that may hold at once; `None` where the sets have more than `left` parts.
+fn together(formula: &Formula, left: &mut usize) -> Option<Formula> {
+    let mut each = |parts: &[Formula]| {
+        let parts = parts.iter().map(|part| together(part, left));
+        parts.collect::<Option<Vec<_>>>()
+    };
     Some(match formula {
         Formula::All(parts) => Formula::All(each(parts)?),
-        // Other choices exclude each other.
+        // Those of a `oneOf` or an `if` exclude each other, and what a `not` leaves evaluates nothing.
         Formula::Any(source, parts) if source.keyword != "anyOf" => {
             Formula::Any(*source, each(parts)?)
         }
@@ -137,6 +143,9 @@ fn together(formula: &Formula) -> Option<Formula> {
             if evaluating.len() > TOGETHER {
                 return None;
             }
+            // Each alternative is in every other set.
+            let parts: usize = evaluating.iter().map(size).sum();
+            *left = left.checked_sub(parts << evaluating.len() >> 1)?;
             for set in 1..1u32 << evaluating.len() {
                 let members = evaluating.iter().enumerate();
                 let held = members.filter(|(i, _)| set >> i & 1 == 1);
@@ -146,6 +155,17 @@ fn together(formula: &Formula) -> Option<Formula> {
         }
         other => other.clone(),
     })
+}
+
+/// The number of parts that `formula` has.
+fn size(formula: &Formula) -> usize {
+    match formula {
+        Formula::All(parts) | Formula::Any(_, parts) => {
+            parts.iter().map(size).sum::<usize>().saturating_add(1)
+        }
+        Formula::Unevaluated(_, inner, _) => size(inner).saturating_add(1),
+        _ => 1,
+    }
 }
 
 /// Whether a value for which `formula` holds may have members that it evaluates.

@@ -100,3 +100,36 @@ fn what_is_evaluated_under_a_guard_is_judged() {
         &[r#"{"xy":1}"#],
     );
 }
+
+#[test]
+fn sets_that_multiply_are_left_to_a_guard() {
+    let alternatives = |depth: usize, count: usize| {
+        (0..depth).fold(
+            json!({"properties": {"z": {"type": "integer"}}}),
+            |inner, level| {
+                let others = (1..count)
+                    .map(|i| json!({"properties": {format!("p{level}_{i}"): {"type": "integer"}}}));
+                json!({"anyOf": std::iter::once(inner).chain(others).collect::<Vec<_>>()})
+            },
+        )
+    };
+    for (depth, count) in [(6, 5), (22, 2)] {
+        check(
+            json!({"type": "object", "allOf": [alternatives(depth, count)], "unevaluatedProperties": false}),
+            &["{}", r#"{"z":1}"#, r#"{"p0_1":1,"p1_1":2}"#],
+            &[r#"{"y":1}"#],
+        );
+    }
+    let closed: Vec<Value> = (0..4)
+        .map(|i| {
+            let each =
+                (0..5).map(|j| json!({"properties": {format!("p{i}_{j}"): {"type": "string"}}}));
+            json!({"anyOf": each.collect::<Vec<_>>(), "unevaluatedProperties": {"type": "string"}})
+        })
+        .collect();
+    check(
+        json!({"type": "object", "allOf": closed}),
+        &[r#"{"p0_0":"x","y":"z"}"#],
+        &[r#"{"y":1}"#],
+    );
+}
