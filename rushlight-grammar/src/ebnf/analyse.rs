@@ -1,6 +1,6 @@
 //! What the rules are to each other: which are nullable, which are in a cycle, which can never end or never be reached.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::node::{Node, Parsed, Rule};
 use crate::error::{GrammarError, GrammarErrorKind};
@@ -158,21 +158,14 @@ fn has_twin_ways(node: &Node) -> bool {
 /// Characters of the shortest text of each rule.
 fn shortest(rules: &[Rule], components: &[Vec<usize>]) -> Vec<usize> {
     let mut known = vec![usize::MAX; rules.len()];
-    for component in components {
-        loop {
-            let mut changed = false;
-            for &id in component {
-                let length = rule(rules, id).map_or(0, |rule| length(&rule.body, &known));
-                if length < at(&known, id) {
-                    put(&mut known, id, length);
-                    changed = true;
-                }
-            }
-            if !changed || component.len() == 1 {
-                break;
-            }
+    settle(rules, components, |id, body| {
+        let length = length(body, &known);
+        let shorter = length < at(&known, id);
+        if shorter {
+            put(&mut known, id, length);
         }
-    }
+        shorter
+    });
     known
 }
 
@@ -199,21 +192,48 @@ fn fixpoint(
     holds: impl Fn(&Node, &[bool]) -> bool,
 ) -> Vec<bool> {
     let mut known = vec![false; rules.len()];
+    settle(rules, components, |id, body| {
+        let found = !is(&known, id) && holds(body, &known);
+        if found {
+            mark(&mut known, id);
+        }
+        found
+    });
+    known
+}
+
+/// Calls `look` for each rule until it finds nothing new, which it tells; in a cycle again for the users of a rule of which
+/// something new was found, and for these only, as a cycle may be long.
+fn settle(rules: &[Rule], components: &[Vec<usize>], mut look: impl FnMut(usize, &Node) -> bool) {
+    let mut users: Vec<Vec<usize>> = vec![Vec::new(); rules.len()];
+    let mut waiting = vec![false; rules.len()];
     for component in components {
-        loop {
-            let mut changed = false;
-            for &id in component {
-                if !is(&known, id) && rule(rules, id).is_some_and(|r| holds(&r.body, &known)) {
-                    mark(&mut known, id);
-                    changed = true;
+        for &id in component {
+            mark(&mut waiting, id);
+        }
+        for &id in component {
+            let used = rule(rules, id).into_iter().flat_map(|rule| &rule.uses);
+            for &(used, ..) in used.filter(|used| is(&waiting, used.0)) {
+                if let Some(users) = users.get_mut(used) {
+                    users.push(id);
                 }
             }
-            if !changed || component.len() == 1 {
-                break;
+        }
+        let mut open: VecDeque<usize> = component.iter().copied().collect();
+        while let Some(id) = open.pop_front() {
+            if let Some(waits) = waiting.get_mut(id) {
+                *waits = false;
+            }
+            if rule(rules, id).is_some_and(|rule| look(id, &rule.body)) {
+                for &user in users.get(id).into_iter().flatten() {
+                    if !is(&waiting, user) {
+                        mark(&mut waiting, user);
+                        open.push_back(user);
+                    }
+                }
             }
         }
     }
-    known
 }
 
 fn reached(rules: &[Rule], root: usize) -> Vec<bool> {

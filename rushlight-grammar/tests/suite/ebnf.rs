@@ -211,7 +211,14 @@ fn hostile_grammars_are_errors_or_work() {
     let cycle: String = (0..5000)
         .map(|n| format!("c{n} ::= c{} | \"x\"\n", (n + 1) % 5000))
         .collect();
+    // A cycle against the order in which rules are looked at.
+    let long = "[ab] \"c\" ".repeat(10);
+    let adverse: String = (0..20_000)
+        .map(|n| format!("r{n} ::= \"a\" r{} | \"q\" r0 {long}\n", n + 1))
+        .collect();
+    let adverse = format!("root ::= r0 | r20000\n{adverse}r20000 ::= \"z\" | \"y\" r0\n");
     for (name, text) in [
+        ("adverse", adverse),
         ("nested", nested),
         ("left", "root ::= root \"a\" | \"b\"".to_owned()),
         ("stars", "root ::= (\"a\"*)*".to_owned()),
