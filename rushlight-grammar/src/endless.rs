@@ -8,12 +8,12 @@ use toktrie::Recognizer;
 
 use crate::vocabulary::Vocabulary;
 
-/// Bytes, each the only one that may follow, after which there is taken to be no end.
-const ENDLESS: usize = 16 << 10;
+/// Bytes, each the only one that may follow, after which there is taken to be no end: more than texts that an author spells out.
+const ENDLESS: usize = 256 << 10;
 /// Bytes among which the text is looked at for a place where it may end, as the engine forces none behind one.
 const LOOKED_AT: usize = 256;
 
-/// Whether the engine's search for forced text would not end from where `parser` stands.
+/// Whether the engine's search for forced text would not end from where `parser` stands, or only behind a text as long.
 pub(crate) fn is_endless(parser: &mut TokenParser, vocabulary: &Vocabulary) -> bool {
     if parser.is_accepting() {
         return false;
