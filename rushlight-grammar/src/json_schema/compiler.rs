@@ -65,7 +65,7 @@ pub(super) struct Compiler<'a> {
     /// Proofs under way: they look at combinations that are never emitted, so they write no notes.
     mute: u32,
     /// What the grammar writes less of than is valid, to blame where nothing is left.
-    left_out: Option<(NodeId, &'static str, String)>,
+    pub(super) left_out: Option<(NodeId, &'static str, String)>,
     /// Work units left: each expansion of a schema costs one.
     pub(super) budget: u64,
     /// A number of the document has more digits than are written, so that what is written says less than what is valid.
@@ -356,21 +356,6 @@ impl<'a> Compiler<'a> {
         if self.mute == 0 && self.left_out.is_none() {
             self.left_out = Some((id, keyword, reason.to_owned()));
         }
-    }
-
-    /// Reports that no value is left by the first thing that left some out; false where there is none.
-    pub(super) fn blame_what_is_left_out(&mut self) -> bool {
-        let Some((id, keyword, reason)) = self.left_out.take() else {
-            return false;
-        };
-        let pointer = self.pointer(id);
-        self.problem_at(
-            GrammarErrorKind::Unsupported,
-            pointer,
-            keyword,
-            format!("no value is left to write: {reason}"),
-        );
-        true
     }
 
     /// Starts a proof: no notes until it is over.

@@ -12,6 +12,7 @@
 //! Two spellings that JSON allows are never generated: an escape where the character itself will do (so that a declared
 //! name has one spelling), and a second member of the same name.
 
+mod blame;
 mod cases;
 mod compiler;
 mod containers;
@@ -242,15 +243,7 @@ fn compile_rules(compiler: &mut Compiler<'_>) -> Result<CompiledRules, GrammarRe
         );
     }
     if !inhabited {
-        let blamed = compiler.blame_what_is_left_out();
-        if !blamed {
-            compiler.problem_at(
-                GrammarErrorKind::Unsatisfiable,
-                String::new(),
-                "",
-                "no value satisfies the schema".to_owned(),
-            );
-        }
+        compiler.blame(node);
     }
     if let Some(report) = report::report(&compiler.problems) {
         return Err(report);

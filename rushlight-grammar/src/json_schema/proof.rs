@@ -136,12 +136,15 @@ impl<'a> Compiler<'a> {
             Kind::Object => self.object_is_empty(case, depth),
             _ => match self.array_shape(case) {
                 None => true,
-                Some(shape) => (0..shape.min.min(shape.prefix.len() as u64)).any(|i| {
-                    let state = usize::try_from(i)
-                        .ok()
-                        .and_then(|i| shape.prefix.get(i).copied());
-                    state.is_some_and(|s| self.state_is_empty(s, depth - 1))
-                }),
+                Some(shape) => {
+                    let min = usize::try_from(shape.min).unwrap_or(usize::MAX);
+                    let rest = (min > shape.prefix.len()).then_some(shape.rest);
+                    let needed = shape.prefix.iter().copied().take(min).chain(rest);
+                    let needed: Vec<_> = needed.collect();
+                    needed
+                        .into_iter()
+                        .any(|state| self.state_is_empty(state, depth - 1))
+                }
             },
         };
         self.unmute();

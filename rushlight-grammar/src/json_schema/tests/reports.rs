@@ -202,3 +202,32 @@ fn proofs_that_take_too_much_work_are_a_limit() {
     let report = compile_schema(&iris(6), &options).unwrap_err();
     assert_eq!(report.first().kind(), GrammarErrorKind::Limit, "{report}");
 }
+
+#[test]
+fn what_leaves_no_value_is_told_where_it_stands() {
+    for (schema, place) in [
+        (
+            json!({"type": "object", "required": ["outer"], "properties": {"outer": {
+                "type": "object", "required": ["x"],
+                "properties": {"x": {"type": "integer", "minimum": 5, "maximum": 3}},
+            }}}),
+            "at '/properties/outer/properties/x': no value satisfies the schema",
+        ),
+        (
+            json!({"allOf": [{"type": "array", "minItems": 1, "items": {"type": "object",
+                "properties": {"a": {}, "b": {}}, "required": ["a", "bb"], "additionalProperties": false}}]}),
+            "at '/allOf/0/items', keyword 'required': the member \"bb\" has to be there, and no member of that name may be",
+        ),
+        (
+            json!({"type": "integer", "const": 1e30}),
+            "at '', keyword 'const': no value is left to write: numbers have at most 19 digits before the point and 17 after it, beside other keywords",
+        ),
+        (
+            json!({"type": "string", "const": 1}),
+            "at '': no value satisfies the schema",
+        ),
+    ] {
+        let report = compile_schema(&schema, &SchemaOptions::default()).unwrap_err();
+        assert!(report.to_string().contains(place), "{schema}: {report}");
+    }
+}
