@@ -81,10 +81,16 @@ impl SourceArgs {
             Ok(text.map(|text| without_mark(&text).to_owned()))
         };
         if let Some(schema) = &self.json_schema {
-            return Ok(Some(GrammarSource::JsonSchema(json(schema)?)));
+            return Ok(Some(GrammarSource::JsonSchema(json(
+                "--json-schema",
+                schema,
+            )?)));
         }
         if let Some(tag) = &self.structural_tag {
-            return Ok(Some(GrammarSource::StructuralTag(json(tag)?)));
+            return Ok(Some(GrammarSource::StructuralTag(json(
+                "--structural-tag",
+                tag,
+            )?)));
         }
         if let Some(text) = text(&self.grammar)? {
             return Ok(Some(GrammarSource::Ebnf(text)));
@@ -105,12 +111,12 @@ impl SourceArgs {
 /// Containers inside each other that the JSON reader takes.
 const JSON_DEPTH: usize = 127;
 
-/// JSON given on the command line, or in the file named there.
-pub(crate) fn json(given: &str) -> Result<Value, Failure> {
+/// JSON given on the command line as `option`, or in the file named there.
+pub(crate) fn json(option: &str, given: &str) -> Result<Value, Failure> {
     let text = without_mark(given);
     let inline = text.trim_start().starts_with('{') || ["true", "false"].contains(&text.trim());
     if inline {
-        return read(text).map_err(|error| Failure::request(format!("the command line: {error}")));
+        return read(text).map_err(|error| Failure::request(format!("{option}: {error}")));
     }
     let path = Path::new(given);
     if !path.exists() {
@@ -259,8 +265,8 @@ mod tests {
 
     #[test]
     fn a_number_that_would_be_read_as_another_is_refused() {
-        assert!(json(r#"{"const": 18446744073709551617}"#).is_err());
-        assert!(json(r#"{"const": 18446744073709551615}"#).is_ok());
+        assert!(json("", r#"{"const": 18446744073709551617}"#).is_err());
+        assert!(json("", r#"{"const": 18446744073709551615}"#).is_ok());
     }
 
     #[test]
@@ -318,13 +324,13 @@ mod tests {
         ] {
             assert!(Line::try_parse_from(alone).is_err(), "{alone:?}");
         }
-        let error = json(r#"{"type": "string", "type": "integer"}"#).unwrap_err();
+        let error = json("--json-schema", r#"{"type": "string", "type": "integer"}"#).unwrap_err();
         assert!(
             error.text().contains("\"type\" stands twice"),
             "{}",
             error.text()
         );
-        let error = json("{\"a\": \"\\ud800\"}").unwrap_err();
+        let error = json("--json-schema", "{\"a\": \"\\ud800\"}").unwrap_err();
         assert!(
             error
                 .text()
@@ -339,7 +345,7 @@ mod tests {
             "nested more than 127 deep at line 128 column 1"
         );
         for no_file in ["5", "[]", ""] {
-            let error = json(no_file).unwrap_err();
+            let error = json("--json-schema", no_file).unwrap_err();
             assert!(
                 error
                     .text()
@@ -348,7 +354,7 @@ mod tests {
                 error.text()
             );
         }
-        let error = json("{\"a\": }").unwrap_err();
+        let error = json("--json-schema", "{\"a\": }").unwrap_err();
         assert!(
             error.text().ends_with("line 1 column 7"),
             "{}",

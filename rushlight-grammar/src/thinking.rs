@@ -189,7 +189,7 @@ impl Constraint for AfterMarker {
             let error = GrammarError::new(
                 GrammarErrorKind::Budget,
                 format!(
-                    "a thought's end and the shortest answer found have {} tokens; {tokens} are left",
+                    "a thought's end and the shortest answer found have {} tokens, and the limit on tokens leaves {tokens}",
                     needed + 1
                 ),
             );

@@ -135,7 +135,12 @@ fn stream(
     // Without a tokenizer the answer is its ids.
     let spelled = model.tokenizer().is_ok();
     for step in generation.by_ref() {
-        let step = step?;
+        let step = step.inspect_err(|_| {
+            // What came so far stands on a line of its own, apart from the error.
+            if !out.is_json() && !response.tokens.is_empty() {
+                let _ = out.text("\n");
+            }
+        })?;
         bar.clear();
         if !out.is_json() {
             match spelled {

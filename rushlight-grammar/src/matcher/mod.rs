@@ -355,7 +355,9 @@ impl Matcher {
         if needed > tokens {
             return Err(GrammarError::new(
                 GrammarErrorKind::Budget,
-                format!("the shortest answer found has {needed} tokens; {tokens} are left"),
+                format!(
+                    "the shortest answer found has {needed} tokens, and the limit on tokens leaves {tokens}"
+                ),
             ));
         }
         let mut budget = Budget::new(self.tokens.len(), tokens, reserve);

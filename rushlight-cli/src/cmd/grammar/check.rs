@@ -24,7 +24,7 @@ pub(crate) struct CheckArgs {
     tokenizer: TokenizerArgs,
     #[command(flatten)]
     source: SourceArgs,
-    /// Each line of stdin is a text, written as a JSON string; else stdin is one text, as it is
+    /// Each line of stdin is a text, written as a JSON string; else stdin is one text, without one line break at its end
     #[arg(long)]
     lines: bool,
 }
@@ -52,7 +52,8 @@ pub(crate) fn run(args: &CheckArgs, out: &Out) -> Result<(), Failure> {
     };
     let stdin = input::stdin("the texts")?;
     if !args.lines {
-        let verdict = judges.judge(&stdin)?;
+        let text = input::without_final_line_break(stdin);
+        let verdict = judges.judge(&text)?;
         return show(&verdict, &judges.tokenizer, out);
     }
     for (number, line) in (1..).zip(stdin.lines()) {

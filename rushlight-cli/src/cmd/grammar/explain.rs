@@ -25,7 +25,7 @@ pub(crate) struct ExplainArgs {
 
 pub(crate) fn run(args: &ExplainArgs, out: &Out) -> Result<(), Failure> {
     let source = match &args.schema {
-        Some(schema) => GrammarSource::JsonSchema(source::json(schema)?),
+        Some(schema) => GrammarSource::JsonSchema(source::json("the schema", schema)?),
         None => source(&args.source)?,
     };
     let options = options(args.no_guards);
