@@ -9,7 +9,7 @@ use toktrie::Recognizer;
 use crate::vocabulary::Vocabulary;
 
 /// Bytes, each the only one that may follow, after which there is taken to be no end: more than texts that an author spells out.
-const ENDLESS: usize = 256 << 10;
+const ENDLESS: usize = 128 << 10;
 /// Bytes among which the text is looked at for a place where it may end, as the engine forces none behind one.
 const LOOKED_AT: usize = 256;
 

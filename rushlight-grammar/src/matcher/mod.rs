@@ -465,7 +465,7 @@ impl Matcher {
     }
 
     fn endless(&self) -> GrammarError {
-        self.stuck("one text alone may follow, and for more than 256 KiB it has no end: a part of the grammar may go on with what should follow it")
+        self.stuck("one text alone may follow, and for more than 128 KiB it has no end: a part of the grammar may go on with what should follow it")
     }
 
     fn dead_end(&self) -> GrammarError {
