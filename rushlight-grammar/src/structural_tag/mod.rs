@@ -242,18 +242,18 @@ impl Builder<'_> {
                     .into());
             }
         }
-        let (symbol, mut guards) = self.embed(schema, &inner)?;
+        let (symbol, mut guards) = self.embed(schema, &[], &inner)?;
         if around.start && around.last {
             self.whole.append(&mut guards);
         }
-        Ok(self.json(symbol, schema, &inner, guards))
+        Ok(self.json(symbol, (schema, schema), &inner, guards))
     }
 
-    /// A value that `symbol` reads and `guards` judge.
+    /// A value of a schema, given with its document, that `symbol` reads and `guards` judge.
     fn json(
         &mut self,
         symbol: SymIdx,
-        schema: &Value,
+        schema: (&Value, &Value),
         at: &At,
         guards: Vec<Arc<dyn Guard>>,
     ) -> Part {
@@ -261,15 +261,21 @@ impl Builder<'_> {
         Rc::new(Shape::Json { symbol, content })
     }
 
-    /// A schema's values, with problems placed in the whole document.
+    /// The values of the schema at `path` of `document`, with problems placed in the whole of this document, in which that one
+    /// is `at`.
     fn embed(
         &mut self,
-        schema: &Value,
+        document: &Value,
+        path: &[&str],
         at: &At,
     ) -> Result<(SymIdx, Vec<Arc<dyn Guard>>), GrammarReport> {
-        self.closers.extend(source::closers(schema));
+        let part = path
+            .iter()
+            .try_fold(document, |value, key| value.get(*key))
+            .map(source::closers);
+        self.closers.extend(part.into_iter().flatten());
         self.target
-            .schema(schema, self.schema)
+            .schema(document, path, self.schema)
             .map_err(|report| report.map(|e| e.under_pointer(&at.pointer)))
     }
 
