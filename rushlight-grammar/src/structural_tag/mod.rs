@@ -57,8 +57,9 @@ use crate::target::Target;
 use crate::vocabulary::Vocabulary;
 use content::Content;
 use document::{At, Format, format_of};
+use greedy::Work;
 use guard::TagGuard;
-use shape::{Part, Shape, Writer};
+use shape::{Joiner, Part, Shape, Writer};
 use track::Track;
 
 /// Lowers a structural tag.
@@ -101,7 +102,9 @@ fn build(
         depth: 0,
     };
     let whole = builder.format(&format.value, &place, &Around::start())?;
-    greedy::check(&whole, &builder.contents)?;
+    let mut work = Work::new();
+    let whole = Joiner::new(&mut work).join(&whole)?;
+    greedy::check(&whole, &builder.contents, &mut work)?;
     // What ends a tag is written last.
     let mut closers = builder.closers;
     closers.extend(builder.ends);
