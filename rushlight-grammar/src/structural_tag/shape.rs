@@ -231,6 +231,8 @@ pub(super) struct Writer<'a> {
     target: &'a mut Target,
     // By address: parts live as long as the tree does.
     written: HashMap<*const Shape, SymIdx>,
+    // Parts that are not of the tree, kept so that no other gets their addresses.
+    made: Vec<Part>,
 }
 
 impl<'a> Writer<'a> {
@@ -238,6 +240,7 @@ impl<'a> Writer<'a> {
         Self {
             target,
             written: HashMap::new(),
+            made: Vec::new(),
         }
     }
 
@@ -256,22 +259,7 @@ impl<'a> Writer<'a> {
             Shape::Text(text) => self.target.text(text),
             Shape::Regex { pattern, .. } => self.target.lexeme(RegexAst::Regex(pattern.clone())),
             Shape::Built(symbol) | Shape::Json { symbol, .. } => Ok(*symbol),
-            Shape::Until(until) => {
-                let mut ways = Vec::with_capacity(until.stops.len());
-                for (stop, then) in &until.stops {
-                    let mut parts = vec![RegexAst::Concat(vec![
-                        any(),
-                        RegexAst::Literal(stop.clone()),
-                    ])];
-                    if !until.excludes.is_empty() {
-                        parts.push(text_without(&until.excludes));
-                    }
-                    let text = self.target.lazy_lexeme(RegexAst::And(parts))?;
-                    let then = self.write(then)?;
-                    ways.push(self.target.seq(vec![text, then])?);
-                }
-                self.target.alt(&ways)
-            }
+            Shape::Until(until) => self.until(until),
             Shape::Rest { excludes } => self.target.lexeme(text_without(excludes)),
             Shape::Seq(parts) => {
                 let parts = self.all(parts)?;
@@ -294,6 +282,39 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// The mask engine misses a lazy lexeme that is whole with the very byte that ended the lexeme before it. So a stop of one
+    /// byte that comes at once is a lexeme of its own, and no other text that may stand here begins with it.
+    fn until(&mut self, until: &Until) -> Result<SymIdx> {
+        let stops = until.stops.iter().map(|(stop, _)| stop);
+        let short: Vec<&str> = stops
+            .chain(&until.rivals)
+            .map(String::as_str)
+            .filter(|stop| stop.len() == 1)
+            .collect();
+        let mut ways = Vec::with_capacity(until.stops.len());
+        for (stop, then) in &until.stops {
+            let mut parts = vec![RegexAst::Concat(vec![
+                any(),
+                RegexAst::Literal(stop.clone()),
+            ])];
+            if !until.excludes.is_empty() {
+                parts.push(text_without(&until.excludes));
+            }
+            if !short.is_empty() {
+                parts.push(text_after_none_of(&short));
+            }
+            let text = self.target.lazy_lexeme(RegexAst::And(parts))?;
+            let rest = self.write(then)?;
+            ways.push(self.target.seq(vec![text, rest])?);
+            if stop.len() == 1 {
+                let at_once = after_text(stop, then);
+                ways.push(self.write(&at_once)?);
+                self.made.push(at_once);
+            }
+        }
+        self.target.alt(&ways)
+    }
+
     fn all(&mut self, parts: &[Part]) -> Result<Vec<SymIdx>> {
         parts.iter().map(|part| self.write(part)).collect()
     }
@@ -301,6 +322,32 @@ impl<'a> Writer<'a> {
 
 fn any() -> RegexAst {
     RegexAst::Regex("(?s:.)*".to_owned())
+}
+
+/// `part` after `text`, as one text with the text that it begins with: other texts that begin alike may stand at the same place.
+fn after_text(before: &str, part: &Part) -> Part {
+    match &**part {
+        Shape::Text(text) => self::text(format!("{before}{text}")),
+        Shape::Alt(ways) => alt(ways.iter().map(|way| after_text(before, way)).collect()),
+        Shape::Seq(parts) => match parts.split_first() {
+            Some((first, rest)) => {
+                let first = after_text(before, first);
+                seq([first].into_iter().chain(rest.iter().cloned()).collect())
+            }
+            None => text(before),
+        },
+        _ => seq(vec![text(before), part.clone()]),
+    }
+}
+
+/// Any text that begins with none of `bytes`, which are characters of one byte.
+fn text_after_none_of(bytes: &[&str]) -> RegexAst {
+    let bytes: String = bytes
+        .iter()
+        .flat_map(|text| text.bytes())
+        .map(|byte| format!("\\x{byte:02x}"))
+        .collect();
+    RegexAst::Regex(format!("[^{bytes}](?s:.)*"))
 }
 
 /// Any text that holds none of `strings`.
