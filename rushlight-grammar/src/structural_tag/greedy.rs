@@ -10,14 +10,20 @@ use crate::error::{GrammarError, GrammarErrorKind, Result};
 /// Nodes that the checks of one document walk.
 const STEPS: usize = 2_000_000;
 
-/// What the checks of one document may still cost.
+/// What the checks of one document may still cost, and what they found: many formats have the same pattern.
 pub(super) struct Work {
     left: usize,
+    firsts: HashMap<String, First>,
+    going_on: HashMap<(String, First), bool>,
 }
 
 impl Work {
     pub(super) fn new() -> Self {
-        Self { left: STEPS }
+        Self {
+            left: STEPS,
+            firsts: HashMap::new(),
+            going_on: HashMap::new(),
+        }
     }
 
     /// Nothing where there is not so much left.
@@ -36,7 +42,7 @@ pub(super) fn too_large(pointer: &str) -> GrammarError {
 }
 
 /// What may come next.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct First {
     bytes: [bool; 256],
     // Whether any text may.
@@ -252,6 +258,9 @@ fn cause(error: &regex_syntax::Error) -> String {
 
 /// What a text of `pattern` may begin with; nothing where telling costs too much.
 pub(super) fn first_of_pattern(pattern: &str, work: &mut Work) -> Option<First> {
+    if let Some(first) = work.firsts.get(pattern) {
+        return Some(first.clone());
+    }
     let (automaton, start) = alone(pattern, work)?;
     let set = automaton.closure([start]);
     let mut first = First::none();
@@ -264,6 +273,7 @@ pub(super) fn first_of_pattern(pattern: &str, work: &mut Work) -> Option<First> 
             slots.skip(low.into()).for_each(|slot| *slot = true);
         }
     }
+    work.firsts.insert(pattern.to_owned(), first.clone());
     Some(first)
 }
 
@@ -274,6 +284,16 @@ pub(super) fn goes_on(pattern: &str, after: &First, work: &mut Work) -> Option<b
     if !after.free && !after.bytes.contains(&true) {
         return Some(false);
     }
+    let key = (pattern.to_owned(), after.clone());
+    if let Some(&known) = work.going_on.get(&key) {
+        return Some(known);
+    }
+    let answer = walk(pattern, after, work)?;
+    work.going_on.insert(key, answer);
+    Some(answer)
+}
+
+fn walk(pattern: &str, after: &First, work: &mut Work) -> Option<bool> {
     let (automaton, start) = alone(pattern, work)?;
     let ends = |set: &Set| {
         let mut nodes = set.iter().filter_map(|&id| automaton.nodes.get(id));

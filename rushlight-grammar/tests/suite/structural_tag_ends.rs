@@ -260,3 +260,26 @@ fn the_check_of_ends_has_one_limit() {
 fn any_of_two() -> Value {
     schema(json!({"type": ["boolean", "null"]}))
 }
+
+/// Ways that begin alike hide texts of each other, and let no other text through.
+#[test]
+fn ways_that_begin_alike_take_no_other_text() {
+    let string = schema(json!({"type": "string"}));
+    check(
+        or(&[tag("<", any(), ">"), tag("<", string, "]")]),
+        &["<a>", "<\"x\">"],
+        &["<\"x\"]", "<a]", "<a"],
+    );
+    // A thought that need not be there, before tags whose trigger begins it.
+    let think = tag("<think>", any(), "</think>");
+    check(
+        sequence(&[or(&[text(""), think]), triggered("<", integer())]),
+        &[
+            "<think>a</think>b<f>1</f>",
+            "<think></think><f>1</f>",
+            "<f>1</f>",
+            "a<f>1</f>",
+        ],
+        &["<think>", "<a", "a<think></think>", "<think></think><a"],
+    );
+}
