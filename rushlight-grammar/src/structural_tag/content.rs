@@ -23,7 +23,7 @@ pub(super) struct Content {
     pub(super) class: Option<usize>,
     /// What a value may begin with.
     pub(super) first: Vec<u8>,
-    /// What a whole number may go on with.
+    /// What a whole number, or what of a number looks like one, may go on with.
     pub(super) number: Vec<u8>,
     /// Whether a whole number may go on with what makes it none, and cannot end then.
     pub(super) breaks: bool,
@@ -176,23 +176,15 @@ fn of_values(values: &[&Value]) -> Bytes {
         if *zeros {
             bytes.number.push(b'0');
         }
-        let longer = numbers
-            .iter()
-            .filter_map(|(other, _)| other.strip_prefix(text.as_str()));
-        for rest in longer.filter(|rest| !rest.is_empty()) {
-            bytes.breaks = true;
-            bytes.number.extend(rest.bytes().next());
-        }
-        if *zeros {
-            // After some of the zeros, another of the numbers may go on.
-            let padded = |other: &&(String, bool)| {
-                let rest = other.0.strip_prefix(text.as_str());
-                rest.is_some_and(|rest| rest.starts_with('0'))
-            };
-            if numbers.iter().any(|other| padded(&other)) {
-                bytes.number.extend(b'0'..=b'9');
-            }
-        }
+        // Its beginnings look whole too.
+        let pairs = text.as_bytes().windows(2);
+        let nexts = pairs.filter_map(|pair| match pair {
+            [last, next] if last.is_ascii_digit() => Some(*next),
+            _ => None,
+        });
+        bytes.number.extend(nexts);
+        let longer = |other: &str| other.len() > text.len() && other.starts_with(text.as_str());
+        bytes.breaks |= numbers.iter().any(|(other, _)| longer(other));
     }
     bytes
 }

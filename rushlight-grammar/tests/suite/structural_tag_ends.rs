@@ -109,6 +109,13 @@ fn a_guarded_value_may_follow_a_number_at_once() {
         &["1x!", "2[3,4]!"],
         &["2[3,3]!", "1!", "1[1]x!"],
     );
+    // The next number is no part of this one.
+    let halves = || schema(json!({"enum": [1.5, 7]}));
+    check(
+        sequence(&[halves(), halves(), list()]),
+        &["1.507[1,2]", "77[]", "1.51.50[1]"],
+        &["1.507[1,1]", "1.5[1]", "1.5077[]"],
+    );
 }
 
 #[test]
@@ -165,6 +172,8 @@ fn numbers_that_swallow_what_follows_are_refused() {
     for format in [
         sequence(&[schema(json!({"enum": [1.5]})), text("0x")]),
         sequence(&[schema(json!({"enum": [1000.0]})), text(".")]),
+        // A guard of what comes later would take the number's beginning for all of it.
+        sequence(&[schema(json!({"enum": [1000]})), text("0"), list()]),
         sequence(&[schema(json!({"enum": [0.5, 0.5001]})), text("1")]),
         sequence(&[number(), any()]),
         sequence(&[number(), triggered("<", integer())]),
