@@ -171,14 +171,16 @@ impl Target {
         Ok(empty)
     }
 
-    /// The values of a JSON Schema, and the guards that judge them from their first byte on.
+    /// The values of the JSON Schema at `path` of a document, and the guards that judge them from their first byte on.
     pub(crate) fn schema(
         &mut self,
         schema: &Value,
+        path: &[&str],
         options: &SchemaOptions,
     ) -> Result<(SymIdx, Vec<Arc<dyn Guard>>), GrammarReport> {
+        let (grammar, lexer) = (&mut self.grammar, &mut self.lexer);
         let (first, guards) =
-            json_schema::compile_schema_in(schema, options, &mut self.grammar, &mut self.lexer)?;
+            json_schema::compile_schema_in(schema, path, options, grammar, lexer)?;
         self.reads = true;
         // Whitespace is skipped by class: the schema's may have made one of its own, which its symbols keep.
         self.class = self

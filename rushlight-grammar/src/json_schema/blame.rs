@@ -20,8 +20,8 @@ enum Fault {
 }
 
 impl Compiler<'_> {
-    /// Reports that no value is left of the schema `node`.
-    pub(super) fn blame(&mut self, node: NodeId) {
+    /// Reports that no value is left of the schema `node` at `pointer`.
+    pub(super) fn blame(&mut self, node: NodeId, pointer: String) {
         if let Some((id, keyword, reason)) = self.left_out.take() {
             let pointer = self.pointer(id);
             self.problem_at(
@@ -32,12 +32,17 @@ impl Compiler<'_> {
             );
             return;
         }
-        let mut node = node;
+        let (mut node, mut pointer) = (node, pointer);
         let mut fault = Fault::Whole;
         for _ in 0..DEPTH {
             fault = self.fault_of(node);
             match fault {
-                Fault::Inside(inner) => node = inner,
+                // `false` is no place of its own.
+                Fault::Inside(NodeId::FALSE) => break,
+                Fault::Inside(inner) => {
+                    node = inner;
+                    pointer = self.pointer(inner);
+                }
                 _ => break,
             }
         }
@@ -48,7 +53,6 @@ impl Compiler<'_> {
             ),
             _ => ("", "no value satisfies the schema".to_owned()),
         };
-        let pointer = self.pointer(node);
         self.problem_at(GrammarErrorKind::Unsatisfiable, pointer, keyword, reason);
     }
 

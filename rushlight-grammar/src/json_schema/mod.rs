@@ -192,17 +192,19 @@ pub(crate) fn compile_grammar(
     })
 }
 
-/// Compiles `schema` into a grammar under construction; the symbol derives its values.
+/// Compiles the schema at `path` of document `schema` into a grammar under construction; the symbol derives its values. There is
+/// no other schema on the path than its ends.
 ///
 /// # Errors
-/// Those of [`compile_schema`].
+/// Those of [`compile_schema`]; their pointers are those of the document.
 pub(crate) fn compile_schema_in(
     schema: &Value,
+    path: &[&str],
     options: &SchemaOptions,
     grammar: &mut Grammar,
     lexer: &mut LexerSpec,
 ) -> Result<(SymIdx, Vec<Arc<dyn Guard>>), GrammarReport> {
-    let compiled = compile_rules(&mut Compiler::new(schema, options))?;
+    let compiled = compile_part(&mut Compiler::new(schema, options), path)?;
     let (symbol, _) =
         compiled
             .rules
@@ -217,7 +219,22 @@ struct CompiledRules {
 }
 
 fn compile_rules(compiler: &mut Compiler<'_>) -> Result<CompiledRules, GrammarReport> {
-    let root = compiler.document.root().clone();
+    compile_part(compiler, &[])
+}
+
+fn compile_part(
+    compiler: &mut Compiler<'_>,
+    path: &[&str],
+) -> Result<CompiledRules, GrammarReport> {
+    let mut root = compiler.document.root().clone();
+    if !path.is_empty() {
+        static NOTHING: Value = Value::Bool(false);
+        let part = path
+            .iter()
+            .try_fold(root.value, |value, key| value.get(*key));
+        root = root.child(path, part.unwrap_or(&NOTHING));
+    }
+    let pointer = root.pointer.clone();
     let node = if root.value == &Value::Bool(false) {
         NodeId::FALSE
     } else {
@@ -237,13 +254,13 @@ fn compile_rules(compiler: &mut Compiler<'_>) -> Result<CompiledRules, GrammarRe
         let most = compiler.limits.proof_work;
         compiler.problem_at(
             GrammarErrorKind::Limit,
-            String::new(),
+            pointer.clone(),
             "",
             format!("proofs about its texts take more than {most} units of work"),
         );
     }
     if !inhabited {
-        compiler.blame(node);
+        compiler.blame(node, pointer);
     }
     if let Some(report) = report::report(&compiler.problems) {
         return Err(report);

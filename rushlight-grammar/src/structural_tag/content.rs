@@ -10,6 +10,8 @@ use crate::lower::Guard;
 const REFERENCES: usize = 8;
 /// Values of an enumeration that are compared with each other.
 const VALUES: usize = 500;
+/// Characters of a number in an enumeration that is looked at.
+const DIGITS: usize = 300;
 
 const TYPES: [&str; 6] = ["object", "array", "string", "number", "boolean", "null"];
 
@@ -21,15 +23,17 @@ pub(super) struct Content {
     pub(super) class: Option<usize>,
     /// What a value may begin with.
     pub(super) first: Vec<u8>,
-    /// What a whole number may go on with.
+    /// What a whole number, or what of a number looks like one, may go on with.
     pub(super) number: Vec<u8>,
+    /// Whether a whole number may go on with what makes it none, and cannot end then.
+    pub(super) breaks: bool,
     schema: Value,
 }
 
-/// Adds the content of `schema`; the answer is its number.
+/// Adds the content of a schema, given with its document; the answer is its number.
 pub(super) fn add(
     contents: &mut Vec<Content>,
-    schema: &Value,
+    (schema, document): (&Value, &Value),
     pointer: &str,
     guards: Vec<Arc<dyn Guard>>,
 ) -> usize {
@@ -38,76 +42,170 @@ pub(super) fn add(
         let same = |c: &Content| c.class.is_some() && c.schema == *schema;
         contents.iter().position(same).unwrap_or(here)
     });
-    let (first, number) = bytes_of(schema, schema, REFERENCES);
+    let Bytes {
+        first,
+        number,
+        breaks,
+    } = bytes_of(schema, document, REFERENCES);
     contents.push(Content {
         pointer: pointer.to_owned(),
         guards,
         class,
         first,
         number,
+        breaks,
         schema: schema.clone(),
     });
     here
 }
 
-/// What values of `schema` may begin with, and what may carry a whole number on. It errs on the side of more.
-fn bytes_of(schema: &Value, root: &Value, references: usize) -> (Vec<u8>, Vec<u8>) {
-    if let Some(target) = schema.get("$ref") {
-        // What stands beside a reference is ignored in older drafts, and another base leads elsewhere.
-        let target = target.as_str().and_then(|target| target.strip_prefix('#'));
-        return match target.and_then(|target| root.pointer(target)) {
-            Some(target) if references > 0 && !has_base(target) && !has_base(root) => {
+/// What values may begin with, and what a number may go on with.
+#[derive(Default)]
+struct Bytes {
+    first: Vec<u8>,
+    number: Vec<u8>,
+    breaks: bool,
+}
+
+/// The bytes of the values of `schema`, a part of `root`. It errs on the side of more.
+fn bytes_of(schema: &Value, root: &Value, references: usize) -> Bytes {
+    let mut bytes = match schema.get("$ref") {
+        // What stands beside a reference is ignored in older drafts, and can only take values away in newer ones.
+        Some(target) => match target.as_str().and_then(|target| named(target, root)) {
+            Some(target) if references > 0 && (std::ptr::eq(schema, root) || is_plain(schema)) => {
                 bytes_of(target, root, references - 1)
             }
             _ => of_types(&TYPES),
-        };
-    }
-    // Draft 4 has no `const`.
-    let constant = schema.get("const").filter(|_| !is_draft_4(root));
-    let values = match (constant, schema.get("enum")) {
-        (Some(value), _) => Some(vec![value]),
-        (None, Some(Value::Array(values))) if values.len() <= VALUES => {
-            Some(values.iter().collect())
-        }
-        _ => None,
+        },
+        None => bytes_of_values(schema, root),
     };
-    if let Some(values) = values {
-        let texts: Vec<String> = values.iter().map(|value| value.to_string()).collect();
-        let first = texts.iter().filter_map(|text| text.bytes().next());
-        let numbers = || {
-            values
-                .iter()
-                .zip(&texts)
-                .filter(|(value, _)| value.is_number())
-        };
-        let mut number = Vec::new();
-        for (_, text) in numbers() {
-            let longer = numbers().filter_map(|(_, other)| other.strip_prefix(text.as_str()));
-            number.extend(longer.filter_map(|rest| rest.bytes().next()));
-        }
-        return (first.collect(), number);
+    if schema.get("nullable") == Some(&Value::Bool(true)) {
+        bytes.first.push(b'n');
     }
-    match schema.get("type") {
+    bytes
+}
+
+/// The schema that the reference `target` names in `root`, where nothing on the way there changes what references and keywords mean.
+fn named<'a>(target: &str, root: &'a Value) -> Option<&'a Value> {
+    let pointer = target.strip_prefix('#')?;
+    if pointer.contains('%') || has_base(root) {
+        return None;
+    }
+    for (at, _) in pointer.match_indices('/').skip(1) {
+        if !is_plain(root.pointer(pointer.get(..at)?)?) {
+            return None;
+        }
+    }
+    let found = root.pointer(pointer)?;
+    (std::ptr::eq(found, root) || is_plain(found)).then_some(found)
+}
+
+fn bytes_of_values(schema: &Value, root: &Value) -> Bytes {
+    let known = std::ptr::eq(schema, root) || is_plain(schema);
+    // Draft 4 has no `const`.
+    let constant = schema.get("const").filter(|_| known && !is_draft_4(root));
+    match (constant, schema.get("enum")) {
+        (Some(value), _) => return of_values(&[value]),
+        (None, Some(Value::Array(values))) if values.len() <= VALUES => {
+            return of_values(&Vec::from_iter(values));
+        }
+        _ => {}
+    }
+    let mut bytes = match schema.get("type") {
         Some(Value::String(one)) => of_types(&[one]),
         Some(Value::Array(several)) => {
             let types: Vec<&str> = several.iter().filter_map(Value::as_str).collect();
             of_types(&types)
         }
         _ => of_types(&TYPES),
+    };
+    // Of whole numbers, only ranges are known to hold every number on the way from one of theirs to a longer one.
+    let known = |key: &String| {
+        matches!(
+            key.as_str(),
+            "type"
+                | "minimum"
+                | "maximum"
+                | "exclusiveMinimum"
+                | "exclusiveMaximum"
+                | "title"
+                | "description"
+                | "default"
+                | "$schema"
+        )
+    };
+    if !schema.as_object().is_some_and(|map| map.keys().all(known)) {
+        bytes.breaks = !bytes.number.is_empty();
     }
+    bytes
+}
+
+/// The bytes of `values` as the grammar writes them: a whole number as its digits or as it stands, any other with zeros after it.
+fn of_values(values: &[&Value]) -> Bytes {
+    let mut bytes = Bytes::default();
+    // Texts of numbers, and whether zeros may follow.
+    let mut numbers: Vec<(String, bool)> = Vec::new();
+    for value in values {
+        let text = value.to_string();
+        if !value.is_number() {
+            bytes.first.extend(text.bytes().next());
+            continue;
+        }
+        let decimal = |b: u8| b.is_ascii_digit() || matches!(b, b'-' | b'.');
+        if text.len() > DIGITS || !text.bytes().all(decimal) {
+            let any = of_types(&["number"]);
+            bytes.first.extend(any.first);
+            bytes.number.extend(any.number);
+            bytes.breaks = true;
+            continue;
+        }
+        match text.split_once('.') {
+            Some((whole, fraction)) if fraction.bytes().all(|b| b == b'0') => {
+                let whole = if whole == "-0" { "0" } else { whole };
+                numbers.extend([(whole.to_owned(), false), (text, false)]);
+            }
+            Some(_) => numbers.push((text.trim_end_matches('0').to_owned(), true)),
+            None if text == "-0" => numbers.push(("0".to_owned(), false)),
+            None => numbers.push((text, false)),
+        }
+    }
+    bytes
+        .first
+        .extend(numbers.iter().filter_map(|(text, _)| text.bytes().next()));
+    for (text, zeros) in &numbers {
+        if *zeros {
+            bytes.number.push(b'0');
+        }
+        // Its beginnings look whole too.
+        let pairs = text.as_bytes().windows(2);
+        let nexts = pairs.filter_map(|pair| match pair {
+            [last, next] if last.is_ascii_digit() => Some(*next),
+            _ => None,
+        });
+        bytes.number.extend(nexts);
+        let longer = |other: &str| other.len() > text.len() && other.starts_with(text.as_str());
+        bytes.breaks |= numbers.iter().any(|(other, _)| longer(other));
+    }
+    bytes
+}
+
+/// Whether `schema` leaves base and dialect as they are around it.
+fn is_plain(schema: &Value) -> bool {
+    !has_base(schema) && schema.get("$schema").is_none()
 }
 
 fn has_base(schema: &Value) -> bool {
-    schema.get("$id").is_some() || schema.get("id").is_some()
+    let is_text = |name: &str| schema.get(name).is_some_and(Value::is_string);
+    is_text("$id") || is_text("id")
 }
 
-fn is_draft_4(root: &Value) -> bool {
+pub(super) fn is_draft_4(root: &Value) -> bool {
     let dialect = root.get("$schema").and_then(Value::as_str);
     dialect.is_some_and(|dialect| dialect.contains("draft-04"))
 }
 
-fn of_types(types: &[&str]) -> (Vec<u8>, Vec<u8>) {
-    let (mut first, mut number) = (Vec::new(), Vec::new());
+fn of_types(types: &[&str]) -> Bytes {
+    let mut bytes = Bytes::default();
     for &name in types {
         let (begin, more): (&[u8], &[u8]) = match name {
             "object" => (b"{", b""),
@@ -118,10 +216,11 @@ fn of_types(types: &[&str]) -> (Vec<u8>, Vec<u8>) {
             "integer" => (b"-0123456789", b"0123456789"),
             _ => (b"-0123456789", b"0123456789.eE"),
         };
-        first.extend_from_slice(begin);
-        number.extend_from_slice(more);
+        bytes.breaks |= more.len() > 10;
+        bytes.first.extend_from_slice(begin);
+        bytes.number.extend_from_slice(more);
     }
-    (first, number)
+    bytes
 }
 
 /// How far a JSON value is read.

@@ -1,17 +1,48 @@
 //! Where reading a pattern or a number as long as possible would lose texts: what comes next could as well go on with it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::automaton::{Automaton, Node, Set};
 use super::content::Content;
 use super::shape::{Part, Shape};
 use crate::error::{GrammarError, GrammarErrorKind, Result};
 
-/// Nodes that one pattern's check walks.
-const STEPS: usize = 500_000;
+/// Nodes that the checks of one document walk.
+const STEPS: usize = 2_000_000;
+
+/// What the checks of one document may still cost, and what they found: many formats have the same pattern.
+pub(super) struct Work {
+    left: usize,
+    firsts: HashMap<String, First>,
+    going_on: HashMap<(String, First), bool>,
+}
+
+impl Work {
+    pub(super) fn new() -> Self {
+        Self {
+            left: STEPS,
+            firsts: HashMap::new(),
+            going_on: HashMap::new(),
+        }
+    }
+
+    /// Nothing where there is not so much left.
+    fn spend(&mut self, steps: usize) -> Option<()> {
+        let left = self.left.checked_sub(steps);
+        self.left = left.unwrap_or(0);
+        left.map(|_| ())
+    }
+}
+
+/// The error of a pattern whose check costs too much.
+pub(super) fn too_large(pointer: &str) -> GrammarError {
+    let reason =
+        "the document's patterns, up to this one, are too large to tell where their texts end";
+    GrammarError::json(GrammarErrorKind::Limit, pointer, "", reason)
+}
 
 /// What may come next.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct First {
     bytes: [bool; 256],
     // Whether any text may.
@@ -36,6 +67,14 @@ impl First {
         first
     }
 
+    /// Any text.
+    fn any() -> Self {
+        Self {
+            bytes: [true; 256],
+            free: true,
+        }
+    }
+
     fn join(&mut self, other: &Self) {
         for (slot, more) in self.bytes.iter_mut().zip(other.bytes) {
             *slot |= more;
@@ -49,23 +88,43 @@ impl First {
 }
 
 /// Refuses patterns and numbers that swallow what follows them.
-pub(super) fn check(whole: &Part, contents: &[Content]) -> Result<()> {
-    Check { contents }.part(whole, &First::none())
+///
+/// # Errors
+/// [`GrammarErrorKind::Unsupported`], [`GrammarErrorKind::Limit`].
+pub(super) fn check(whole: &Part, contents: &[Content], work: &mut Work) -> Result<()> {
+    let mut check = Check {
+        contents,
+        work,
+        firsts: HashMap::new(),
+    };
+    check.part(whole, &First::none())
 }
 
 struct Check<'a> {
     contents: &'a [Content],
+    work: &'a mut Work,
+    // By address: parts live as long as the tree does.
+    firsts: HashMap<*const Shape, (First, bool)>,
 }
 
 impl Check<'_> {
-    fn part(&self, part: &Shape, after: &First) -> Result<()> {
+    fn part(&mut self, part: &Shape, after: &First) -> Result<()> {
         match part {
             Shape::Regex { pattern, pointer } => {
-                if !goes_on(pattern, after) {
+                if let Err(e) = regex_syntax::parse(pattern) {
+                    let reason = format!("the pattern, joined with what follows it: {}", cause(&e));
+                    return Err(GrammarError::json(
+                        GrammarErrorKind::Limit,
+                        pointer.clone(),
+                        "",
+                        reason,
+                    ));
+                }
+                if !goes_on(pattern, after, self.work).ok_or_else(|| too_large(pointer))? {
                     return Ok(());
                 }
-                let reason = "the pattern could go on with what follows it, or is too large to tell, so that its end is not known; \
-                              end it by a character that it does not take";
+                let reason = "the pattern could go on with what follows it, so that its end is not known; end it by a character \
+                              that it does not take";
                 Err(GrammarError::json(
                     GrammarErrorKind::Unsupported,
                     pointer.clone(),
@@ -74,7 +133,10 @@ impl Check<'_> {
                 ))
             }
             Shape::Json { content, .. } => match self.contents.get(*content) {
-                Some(content) if content.number.iter().any(|&b| after.has(b)) => {
+                Some(content)
+                    if content.number.iter().any(|&b| after.has(b))
+                        || (content.breaks && after.free) =>
+                {
                     let reason = "a number could go on with the text that follows it, so that its end cannot be told";
                     Err(GrammarError::json(
                         GrammarErrorKind::Unsupported,
@@ -94,7 +156,7 @@ impl Check<'_> {
                 let mut after = after.clone();
                 for part in parts.iter().rev() {
                     self.part(part, &after)?;
-                    let (mut first, nullable) = self.first(part);
+                    let (mut first, nullable) = self.first(part)?;
                     if nullable {
                         first.join(&after);
                     }
@@ -105,15 +167,15 @@ impl Check<'_> {
             Shape::Alt(ways) => ways.iter().try_for_each(|way| self.part(way, after)),
             Shape::Star(inner) => {
                 let mut after = after.clone();
-                after.join(&self.first(inner).0);
+                after.join(&self.first(inner)?.0);
                 self.part(inner, &after)
             }
             Shape::Separated { tag, separator } => {
                 let mut after = after.clone();
-                let (first, nullable) = self.first(separator);
+                let (first, nullable) = self.first(separator)?;
                 after.join(&first);
                 if nullable {
-                    after.join(&self.first(tag).0);
+                    after.join(&self.first(tag)?.0);
                 }
                 self.part(tag, &after)
             }
@@ -121,20 +183,31 @@ impl Check<'_> {
     }
 
     /// What `part` may begin with, and whether it may be empty.
-    fn first(&self, part: &Shape) -> (First, bool) {
-        match part {
+    fn first(&mut self, part: &Shape) -> Result<(First, bool)> {
+        let key = std::ptr::from_ref(part);
+        if let Some(known) = self.firsts.get(&key) {
+            return Ok(known.clone());
+        }
+        let first = self.fresh_first(part)?;
+        self.firsts.insert(key, first.clone());
+        Ok(first)
+    }
+
+    fn fresh_first(&mut self, part: &Shape) -> Result<(First, bool)> {
+        Ok(match part {
             Shape::Text(text) => (First::of(text.bytes().next()), text.is_empty()),
-            Shape::Regex { pattern, .. } => {
+            Shape::Regex { pattern, pointer } => {
                 let nullable = regex_syntax::parse(pattern)
                     .is_ok_and(|hir| hir.properties().minimum_len() == Some(0));
-                (first_of_pattern(pattern).unwrap_or(First::none()), nullable)
+                let first = first_of_pattern(pattern, self.work);
+                (first.ok_or_else(|| too_large(pointer))?, nullable)
             }
             Shape::Json { content, .. } => {
                 let first = self.contents.get(*content).map(|content| &content.first);
                 (First::of(first.into_iter().flatten().copied()), false)
             }
             // A grammar's first characters are not known here.
-            Shape::Built(_) => (First::none(), false),
+            Shape::Built(_) => (First::any(), true),
             Shape::Until(until) => {
                 let stops = until
                     .stops
@@ -152,10 +225,10 @@ impl Check<'_> {
             Shape::Seq(parts) => {
                 let mut all = First::none();
                 for part in parts {
-                    let (first, nullable) = self.first(part);
+                    let (first, nullable) = self.first(part)?;
                     all.join(&first);
                     if !nullable {
-                        return (all, false);
+                        return Ok((all, false));
                     }
                 }
                 (all, true)
@@ -163,35 +236,65 @@ impl Check<'_> {
             Shape::Alt(ways) => {
                 let (mut all, mut any) = (First::none(), false);
                 for way in ways {
-                    let (first, nullable) = self.first(way);
+                    let (first, nullable) = self.first(way)?;
                     all.join(&first);
                     any |= nullable;
                 }
                 (all, any)
             }
-            Shape::Star(inner) => (self.first(inner).0, true),
-            Shape::Separated { tag, .. } => self.first(tag),
+            Shape::Star(inner) => (self.first(inner)?.0, true),
+            Shape::Separated { tag, .. } => self.first(tag)?,
+        })
+    }
+}
+
+fn cause(error: &regex_syntax::Error) -> String {
+    match error {
+        regex_syntax::Error::Parse(e) => e.kind().to_string(),
+        regex_syntax::Error::Translate(e) => e.kind().to_string(),
+        _ => "is none".to_owned(),
+    }
+}
+
+/// What a text of `pattern` may begin with; nothing where telling costs too much.
+pub(super) fn first_of_pattern(pattern: &str, work: &mut Work) -> Option<First> {
+    if let Some(first) = work.firsts.get(pattern) {
+        return Some(first.clone());
+    }
+    let (automaton, start) = alone(pattern, work)?;
+    let set = automaton.closure([start]);
+    let mut first = First::none();
+    let starts: Vec<u8> = automaton.bytes_of(&set).into_iter().collect();
+    for (n, &low) in starts.iter().enumerate() {
+        work.spend(set.len())?;
+        if !automaton.step(&set, low).is_empty() {
+            let next = starts.get(n + 1).map_or(256, |&next| usize::from(next));
+            let slots = first.bytes.iter_mut().take(next);
+            slots.skip(low.into()).for_each(|slot| *slot = true);
         }
     }
+    work.firsts.insert(pattern.to_owned(), first.clone());
+    Some(first)
 }
 
-/// What a text of `pattern` may begin with.
-pub(super) fn first_of_pattern(pattern: &str) -> Option<First> {
-    let (automaton, start) = alone(pattern)?;
-    let set = automaton.closure([start]);
-    let bytes = (0..=255).filter(|&byte| !automaton.step(&set, byte).is_empty());
-    Some(First::of(bytes))
-}
-
-/// Whether a whole text of `pattern` could be gone on with by what may come next, so that reading the longest loses texts.
-pub(super) fn goes_on(pattern: &str, after: &First) -> bool {
+/// Whether a whole text of `pattern` could be gone on with by what may come next, so that reading the longest loses texts; nothing
+/// where telling costs too much.
+pub(super) fn goes_on(pattern: &str, after: &First, work: &mut Work) -> Option<bool> {
     // Nothing follows.
     if !after.free && !after.bytes.contains(&true) {
-        return false;
+        return Some(false);
     }
-    let Some((automaton, start)) = alone(pattern) else {
-        return true;
-    };
+    let key = (pattern.to_owned(), after.clone());
+    if let Some(&known) = work.going_on.get(&key) {
+        return Some(known);
+    }
+    let answer = walk(pattern, after, work)?;
+    work.going_on.insert(key, answer);
+    Some(answer)
+}
+
+fn walk(pattern: &str, after: &First, work: &mut Work) -> Option<bool> {
+    let (automaton, start) = alone(pattern, work)?;
     let ends = |set: &Set| {
         let mut nodes = set.iter().filter_map(|&id| automaton.nodes.get(id));
         nodes.any(|node| matches!(node, Node::End))
@@ -199,33 +302,36 @@ pub(super) fn goes_on(pattern: &str, after: &First) -> bool {
     // The flag says that the text was whole before.
     let mut open = vec![(automaton.closure([start]), false)];
     let mut seen = HashSet::new();
-    let mut steps = 0;
     while let Some((set, was_whole)) = open.pop() {
         let whole = ends(&set);
         if after.free && was_whole && !whole {
-            return true;
+            return Some(true);
         }
-        if whole && (0..=255).any(|b| after.has(b) && !automaton.step(&set, b).is_empty()) {
-            return true;
-        }
-        for byte in automaton.bytes_of(&set) {
-            steps += set.len();
-            if steps > STEPS {
-                return true;
+        let starts: Vec<u8> = automaton.bytes_of(&set).into_iter().collect();
+        for (n, &low) in starts.iter().enumerate() {
+            work.spend(set.len())?;
+            let next = automaton.step(&set, low);
+            if next.is_empty() {
+                continue;
             }
-            let next = automaton.step(&set, byte);
+            let end = starts.get(n + 1).map_or(256, |&next| usize::from(next));
+            let mut taken = after.bytes.iter().take(end).skip(low.into());
+            if whole && taken.any(|&has| has) {
+                return Some(true);
+            }
             let next = (next, was_whole || whole);
-            if !next.0.is_empty() && seen.insert(next.clone()) {
+            if seen.insert(next.clone()) {
                 open.push(next);
             }
         }
     }
-    false
+    Some(false)
 }
 
-fn alone(pattern: &str) -> Option<(Automaton, usize)> {
+fn alone(pattern: &str, work: &mut Work) -> Option<(Automaton, usize)> {
     let mut automaton = Automaton::default();
     let end = automaton.node(Node::End)?;
     let start = automaton.hir(&regex_syntax::parse(pattern).ok()?, end)?;
+    work.spend(automaton.nodes.len())?;
     Some((automaton, start))
 }

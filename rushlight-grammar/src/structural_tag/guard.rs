@@ -109,31 +109,10 @@ impl Run {
     /// The state after `byte`, where it is another one.
     fn moved(&mut self, byte: u8) -> Result<Option<State>, GuardStep> {
         let (track, len) = (&self.track, self.len);
-        // The grammar never lets such text through: it has no more texts than the automaton.
-        let lost = GuardStep::Reject { value_start: len };
         match &mut self.state {
-            State::At(Stand::Value {
-                contents, after, ..
-            }) if track.begins(contents, byte) => {
-                let guards = track.contents_of(contents).next();
-                let guards = guards.into_iter().flat_map(|content| &content.guards);
-                let mut value = Value {
-                    start: len,
-                    contents: contents.clone(),
-                    after: after.clone(),
-                    runs: guards.map(|guard| guard.begin()).collect(),
-                    scans: Vec::new(),
-                };
-                value.judge(Some(byte), 0)?;
-                if let Read::More(scan) = Scan::Before.read(byte, || false) {
-                    value.scans.push((len + 1, scan));
-                }
-                Ok(Some(State::Value(value)))
-            }
-            State::At(stand) => match track.step(stand, byte) {
-                Some(next) if next == *stand => Ok(None),
-                Some(next) => Ok(Some(State::At(next))),
-                None => Err(lost),
+            State::At(stand) => match from(track, stand, byte, len)? {
+                State::At(next) if next == *stand => Ok(None),
+                next => Ok(Some(next)),
             },
             State::Value(value) => {
                 let scan = value.scan();
@@ -141,8 +120,8 @@ impl Run {
                 let read = scan.read(byte, follows);
                 if let Read::Over = read {
                     value.judge(None, 0)?;
-                    let next = track.step(&track.after(&value.after), byte);
-                    return Ok(Some(State::At(next.ok_or(lost)?)));
+                    // The byte may begin the next value.
+                    return from(track, &track.after(&value.after), byte, len).map(Some);
                 }
                 value.judge(Some(byte), len - value.start)?;
                 match read {
@@ -156,6 +135,35 @@ impl Run {
                 }
             }
         }
+    }
+}
+
+/// The state after `byte`, read at `stand` after `len` bytes.
+fn from(track: &Track, stand: &Stand, byte: u8, len: usize) -> Result<State, GuardStep> {
+    match stand {
+        Stand::Value {
+            contents, after, ..
+        } if track.begins(contents, byte) => {
+            let guards = track.contents_of(contents).next();
+            let guards = guards.into_iter().flat_map(|content| &content.guards);
+            let mut value = Value {
+                start: len,
+                contents: contents.clone(),
+                after: after.clone(),
+                runs: guards.map(|guard| guard.begin()).collect(),
+                scans: Vec::new(),
+            };
+            value.judge(Some(byte), 0)?;
+            if let Read::More(scan) = Scan::Before.read(byte, || false) {
+                value.scans.push((len + 1, scan));
+            }
+            Ok(State::Value(value))
+        }
+        // The grammar never lets other text through: it has no more texts than the automaton.
+        _ => match track.step(stand, byte) {
+            Some(next) => Ok(State::At(next)),
+            None => Err(GuardStep::Reject { value_start: len }),
+        },
     }
 }
 

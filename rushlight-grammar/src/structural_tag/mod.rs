@@ -28,7 +28,14 @@
 //! Free text that nothing ends may only stand last. A kind or member that is not listed here is refused by name.
 //!
 //! Refused too, with the place: a schema that needs a guard where its value's begin cannot be told from other text that may
-//! stand there, and a pattern or number that could go on with what follows it, so that its end cannot be told.
+//! stand there, and a pattern or number that could go on with what follows it, so that its end cannot be told. What a `grammar`
+//! begins with counts as any text there.
+//!
+//! A text is read once, from left to right. Where several parts may begin at one place, as the ways of an `or` do, the longest is
+//! taken, and free text as soon as it comes to its end. So ways that begin alike can hide texts of each other: an `or` of the tags
+//! `<`, free text, `>` and `<`, a string, `]` takes no `<"x"]`. In the same way a `grammar` takes what its last characters could
+//! be of the text after it. Such texts are not written, and none is that is no text of the format; ways that begin differently,
+//! and a character after a grammar that it does not end in, hide nothing.
 
 mod automaton;
 mod content;
@@ -57,8 +64,9 @@ use crate::target::Target;
 use crate::vocabulary::Vocabulary;
 use content::Content;
 use document::{At, Format, format_of};
+use greedy::Work;
 use guard::TagGuard;
-use shape::{Part, Shape, Writer};
+use shape::{Joiner, Part, Shape, Writer};
 use track::Track;
 
 /// Lowers a structural tag.
@@ -101,7 +109,9 @@ fn build(
         depth: 0,
     };
     let whole = builder.format(&format.value, &place, &Around::start())?;
-    greedy::check(&whole, &builder.contents)?;
+    let mut work = Work::new();
+    let whole = Joiner::new(&mut work).join(&whole)?;
+    greedy::check(&whole, &builder.contents, &mut work)?;
     // What ends a tag is written last.
     let mut closers = builder.closers;
     closers.extend(builder.ends);
@@ -242,18 +252,18 @@ impl Builder<'_> {
                     .into());
             }
         }
-        let (symbol, mut guards) = self.embed(schema, &inner)?;
+        let (symbol, mut guards) = self.embed(schema, &[], &inner)?;
         if around.start && around.last {
             self.whole.append(&mut guards);
         }
-        Ok(self.json(symbol, schema, &inner, guards))
+        Ok(self.json(symbol, (schema, schema), &inner, guards))
     }
 
-    /// A value that `symbol` reads and `guards` judge.
+    /// A value of a schema, given with its document, that `symbol` reads and `guards` judge.
     fn json(
         &mut self,
         symbol: SymIdx,
-        schema: &Value,
+        schema: (&Value, &Value),
         at: &At,
         guards: Vec<Arc<dyn Guard>>,
     ) -> Part {
@@ -261,15 +271,21 @@ impl Builder<'_> {
         Rc::new(Shape::Json { symbol, content })
     }
 
-    /// A schema's values, with problems placed in the whole document.
+    /// The values of the schema at `path` of `document`, with problems placed in the whole of this document, in which that one
+    /// is `at`.
     fn embed(
         &mut self,
-        schema: &Value,
+        document: &Value,
+        path: &[&str],
         at: &At,
     ) -> Result<(SymIdx, Vec<Arc<dyn Guard>>), GrammarReport> {
-        self.closers.extend(source::closers(schema));
+        let part = path
+            .iter()
+            .try_fold(document, |value, key| value.get(*key))
+            .map(source::closers);
+        self.closers.extend(part.into_iter().flatten());
         self.target
-            .schema(schema, self.schema)
+            .schema(document, path, self.schema)
             .map_err(|report| report.map(|e| e.under_pointer(&at.pointer)))
     }
 

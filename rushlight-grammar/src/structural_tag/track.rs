@@ -79,8 +79,12 @@ impl Track {
 
     /// Whether `byte` after a whole number is what comes `after` it, and does not go on with the number.
     pub(super) fn follows(&self, contents: &[usize], after: &Set, byte: u8) -> bool {
+        let begins = |&id: &usize| match self.automaton.nodes.get(id) {
+            Some(Node::Json { content, .. }) => self.begins(&[*content], byte),
+            _ => false,
+        };
         !self.contents_of(contents).any(|c| c.number.contains(&byte))
-            && !self.automaton.step(after, byte).is_empty()
+            && (after.iter().any(begins) || !self.automaton.step(after, byte).is_empty())
     }
 
     pub(super) fn contents_of<'a>(

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use serde_json::{Map, Value};
 
 use super::Builder;
+use super::content;
 use super::document::At;
 use super::shape::{self, Part, Shape};
 use crate::error::{GrammarErrorKind, GrammarReport, Result};
@@ -27,8 +28,9 @@ const NOTES: [&str; 6] = [
 pub(super) fn parameters(
     builder: &mut Builder<'_>,
     schema: &Value,
-    at: &At,
+    root: &At,
 ) -> Result<Part, GrammarReport> {
+    let at = root;
     let object = at.object(schema)?;
     let known = [
         "type",
@@ -67,7 +69,19 @@ pub(super) fn parameters(
             return Err(at.error(GrammarErrorKind::Unsupported, "", reason).into());
         }
         let begin = shape::text(format!("<parameter={name}>"));
-        let value = value(builder, property, object, &at)?;
+        let value = match strings(property, content::is_draft_4(schema), &at)? {
+            Some(strings) => strings,
+            None => {
+                // In its document, so that a reference means what it does there.
+                let path = ["properties", name];
+                let (symbol, guards) = builder.embed(schema, &path, root)?;
+                if !guards.is_empty() {
+                    let reason = "a value that needs a guard cannot be written as a parameter";
+                    return Err(at.error(GrammarErrorKind::Unsupported, "", reason).into());
+                }
+                closed(builder.json(symbol, (property, schema), &at, guards), &at)
+            }
+        };
         let parameter = shape::seq(vec![begin, value, line(&at)]);
         let is_required = required.iter().any(|r| r == name);
         parts.push(match is_required {
@@ -78,38 +92,31 @@ pub(super) fn parameters(
     Ok(shape::seq(parts))
 }
 
-/// A value with its closing tag.
-fn value(
-    builder: &mut Builder<'_>,
-    property: &Value,
-    root: &Map<String, Value>,
-    at: &At,
-) -> Result<Part, GrammarReport> {
-    let is_string = property.get("type").and_then(Value::as_str) == Some("string");
-    if is_string && let Some(object) = property.as_object() {
-        at.only(
-            object,
-            &[["type", "enum", "const"].as_slice(), NOTES.as_slice()].concat(),
-        )?;
-        let Some(texts) = texts_of(object, at)? else {
-            return Ok(shape::until(&[END.to_owned()], &[]));
-        };
-        return Ok(closed(shape::texts(&texts), at));
+/// A string with its closing tag, where `property` is a schema of strings.
+fn strings(property: &Value, is_draft_4: bool, at: &At) -> Result<Option<Part>> {
+    if property.get("type").and_then(Value::as_str) != Some("string") {
+        return Ok(None);
     }
-    let schema = with_definitions(property, root);
-    let (symbol, guards) = builder.embed(&schema, at)?;
-    if !guards.is_empty() {
-        let reason = "a value that needs a guard cannot be written as a parameter";
-        return Err(at.error(GrammarErrorKind::Unsupported, "", reason).into());
-    }
-    let value = builder.json(symbol, &schema, at, guards);
-    Ok(closed(value, at))
+    let object = at.object(property)?;
+    at.only(
+        object,
+        &[["type", "enum", "const"].as_slice(), NOTES.as_slice()].concat(),
+    )?;
+    // Draft 4 has no `const`.
+    let constant = object.get("const").filter(|_| !is_draft_4);
+    Ok(Some(match texts_of(object.get("enum"), constant, at)? {
+        Some(texts) => closed(shape::texts(&texts), at),
+        None => shape::until(&[END.to_owned()], &[]),
+    }))
 }
 
 /// The strings that a schema of strings lists; none where it takes every string.
-fn texts_of(object: &Map<String, Value>, at: &At) -> Result<Option<Vec<String>>> {
-    let constant = object.get("const");
-    let (values, keyword) = match (object.get("enum"), constant) {
+fn texts_of(
+    list: Option<&Value>,
+    constant: Option<&Value>,
+    at: &At,
+) -> Result<Option<Vec<String>>> {
+    let (values, keyword) = match (list, constant) {
         (None, None) => return Ok(None),
         (None, Some(value)) => (vec![value], "const"),
         (Some(Value::Array(values)), None) => (values.iter().collect(), "enum"),
@@ -138,19 +145,6 @@ fn texts_of(object: &Map<String, Value>, at: &At) -> Result<Option<Vec<String>>>
 /// A value between optional line feeds, and its closing tag.
 fn closed(value: Part, at: &At) -> Part {
     shape::seq(vec![line(at), value, line(at), shape::text(END)])
-}
-
-/// The property with the definitions that its references name.
-fn with_definitions(property: &Value, root: &Map<String, Value>) -> Value {
-    let mut property = property.clone();
-    if let Some(object) = property.as_object_mut() {
-        for name in ["$defs", "definitions"] {
-            if let Some(definitions) = root.get(name) {
-                object.entry(name).or_insert_with(|| definitions.clone());
-            }
-        }
-    }
-    property
 }
 
 fn line(at: &At) -> Part {

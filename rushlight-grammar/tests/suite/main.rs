@@ -11,5 +11,6 @@ mod json_schema_keywords;
 mod matcher;
 mod real_vocabulary;
 mod structural_tag;
+mod structural_tag_ends;
 mod structural_tag_guards;
 mod vocab;

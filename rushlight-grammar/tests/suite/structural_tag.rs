@@ -270,6 +270,69 @@ fn strings_of_qwen_parameters_keep_their_keywords() {
     }
 }
 
+/// A reference in a property means what it does in the whole schema, and so does its dialect.
+#[test]
+fn qwen_parameters_are_parts_of_their_schema() {
+    let qwen = |schema: Value| json!({"type": "qwen_xml_parameter", "json_schema": schema});
+    let checked = |schema: Value, yes: &[&str], no: &[&str]| {
+        let written = |values: &[&str]| -> Vec<String> {
+            let parameter = |value| format!("<parameter=n>{value}</parameter>");
+            values.iter().map(parameter).collect()
+        };
+        let (yes, no) = (written(yes), written(no));
+        let yes: Vec<&str> = yes.iter().map(String::as_str).collect();
+        let no: Vec<&str> = no.iter().map(String::as_str).collect();
+        check(qwen(schema), &yes, &no);
+    };
+    let closed = |key: Value, more: Value| json!({"type": "object", "properties": {"k": key, "z": more}, "additionalProperties": false});
+    checked(
+        json!({"type": "object", "required": ["n"], "properties": {
+            "n": closed(json!({"$ref": "#/properties/z"}), json!({"type": "string"})), "z": {"type": "integer"}}}),
+        &["{\"k\":1}", "{\"z\":\"s\"}"],
+        &["{\"k\":\"s\"}", "{\"z\":1}"],
+    );
+    checked(
+        json!({"type": "object", "required": ["n"], "additionalProperties": false, "properties": {
+            "n": closed(json!({"$ref": "#"}), json!({"type": "string"}))}}),
+        &["{\"k\":{\"n\":{}}}", "{}"],
+        &["{\"k\":{\"k\":{}}}", "{\"k\":{}}", "{\"k\":1}"],
+    );
+    checked(
+        json!({"type": "object", "required": ["n"], "$defs": {"q": {"type": "integer"}}, "properties": {
+            "n": {"$ref": "#/$defs/q", "$defs": {"q": {"type": "string"}}}}}),
+        &["1"],
+        &["\"s\""],
+    );
+    checked(
+        json!({"type": "object", "required": ["n"], "$schema": "http://json-schema.org/draft-04/schema#",
+            "properties": {"n": {"type": "integer", "const": 1, "minimum": 1, "exclusiveMinimum": true}}}),
+        &["2", "7"],
+        &["1"],
+    );
+    checked(
+        json!({"type": "object", "required": ["n"], "$schema": "http://json-schema.org/draft-04/schema#",
+            "properties": {"n": {"type": "string", "const": "x"}}}),
+        &["x", "y"],
+        &[],
+    );
+    checked(
+        json!({"type": "object", "required": ["n"], "$schema": "http://json-schema.org/draft-07/schema#",
+            "properties": {"n": {"type": "array", "prefixItems": [{"type": "null"}], "items": {"type": "integer"}}}}),
+        &["[1]"],
+        &["[null]"],
+    );
+    for (property, place) in [
+        (json!({"$ref": "#/$defs/no"}), ""),
+        (json!({"type": "array", "items": {"type": "x"}}), "/items"),
+        (json!(false), ""),
+    ] {
+        let schema = json!({"type": "object", "properties": {"n": property}});
+        let e = refusal(&qwen(schema));
+        let place = format!("at '/format/json_schema/properties/n{place}'");
+        assert!(e.contains(&place), "{e}");
+    }
+}
+
 #[test]
 fn patterns_and_numbers_end_where_the_next_begins() {
     let regex = |pattern: &str| json!({"type": "regex", "pattern": pattern});
