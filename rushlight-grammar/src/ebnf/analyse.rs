@@ -1,6 +1,7 @@
 //! What the rules are to each other: which are nullable, which are in a cycle, which can never end or never be reached.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
 use super::node::{Node, Parsed, Rule};
 use crate::error::{GrammarError, GrammarErrorKind};
@@ -155,17 +156,39 @@ fn has_twin_ways(node: &Node) -> bool {
     }
 }
 
-/// Characters of the shortest text of each rule.
+/// Characters of the shortest text of each rule. In a cycle the shortest is settled first, and cannot become shorter (Knuth, "A
+/// generalization of Dijkstra's algorithm", 1977).
 fn shortest(rules: &[Rule], components: &[Vec<usize>]) -> Vec<usize> {
+    let users = users(rules, components);
     let mut known = vec![usize::MAX; rules.len()];
-    settle(rules, components, |id, body| {
-        let length = length(body, &known);
-        let shorter = length < at(&known, id);
-        if shorter {
-            put(&mut known, id, length);
+    let mut settled = vec![false; rules.len()];
+    let mut best = known.clone();
+    let look = |id: usize, known: &[usize]| {
+        rule(rules, id).map_or(usize::MAX, |rule| length(&rule.body, known))
+    };
+    for component in components {
+        let mut open = BinaryHeap::with_capacity(component.len());
+        for &id in component {
+            let length = look(id, &known);
+            put(&mut best, id, length);
+            open.push(Reverse((length, id)));
         }
-        shorter
-    });
+        while let Some(Reverse((length, id))) = open.pop() {
+            if is(&settled, id) {
+                continue;
+            }
+            mark(&mut settled, id);
+            put(&mut known, id, length);
+            for &user in users.get(id).into_iter().flatten() {
+                // What uses the rule is no shorter.
+                if at(&best, user) > length {
+                    let shorter = look(user, &known);
+                    put(&mut best, user, shorter);
+                    open.push(Reverse((shorter, user)));
+                }
+            }
+        }
+    }
     known
 }
 
@@ -205,20 +228,9 @@ fn fixpoint(
 /// Calls `look` for each rule until it finds nothing new, which it tells; in a cycle again for the users of a rule of which
 /// something new was found, and for these only, as a cycle may be long.
 fn settle(rules: &[Rule], components: &[Vec<usize>], mut look: impl FnMut(usize, &Node) -> bool) {
-    let mut users: Vec<Vec<usize>> = vec![Vec::new(); rules.len()];
-    let mut waiting = vec![false; rules.len()];
+    let users = users(rules, components);
+    let mut waiting = vec![true; rules.len()];
     for component in components {
-        for &id in component {
-            mark(&mut waiting, id);
-        }
-        for &id in component {
-            let used = rule(rules, id).into_iter().flat_map(|rule| &rule.uses);
-            for &(used, ..) in used.filter(|used| is(&waiting, used.0)) {
-                if let Some(users) = users.get_mut(used) {
-                    users.push(id);
-                }
-            }
-        }
         let mut open: VecDeque<usize> = component.iter().copied().collect();
         while let Some(id) = open.pop_front() {
             if let Some(waits) = waiting.get_mut(id) {
@@ -234,6 +246,28 @@ fn settle(rules: &[Rule], components: &[Vec<usize>], mut look: impl FnMut(usize,
             }
         }
     }
+}
+
+/// The rules of the same cycle that use each rule.
+fn users(rules: &[Rule], components: &[Vec<usize>]) -> Vec<Vec<usize>> {
+    let mut cycle = vec![usize::MAX; rules.len()];
+    for (number, component) in components.iter().enumerate() {
+        for &id in component {
+            put(&mut cycle, id, number);
+        }
+    }
+    let mut users: Vec<Vec<usize>> = vec![Vec::new(); rules.len()];
+    for (id, rule) in rules.iter().enumerate() {
+        let own = at(&cycle, id);
+        for &(used, ..) in rule.uses.iter().filter(|used| at(&cycle, used.0) == own) {
+            if let Some(users) = users.get_mut(used)
+                && users.last() != Some(&id)
+            {
+                users.push(id);
+            }
+        }
+    }
+    users
 }
 
 fn reached(rules: &[Rule], root: usize) -> Vec<bool> {

@@ -217,7 +217,21 @@ fn hostile_grammars_are_errors_or_work() {
         .map(|n| format!("r{n} ::= \"a\" r{} | \"q\" r0 {long}\n", n + 1))
         .collect();
     let adverse = format!("root ::= r0 | r20000\n{adverse}r20000 ::= \"z\" | \"y\" r0\n");
+    // Every rule of a cycle becomes shorter once for each rule of another one.
+    let mut late = String::from("root ::= r0\n");
+    for n in 0..9_900 {
+        let next = if n < 9_899 {
+            (format!("\"a\" r{}", n + 1), format!("\"aa\" l{}", n + 1))
+        } else {
+            ("\"a\" r0 | \"b\"".to_owned(), "\"cccc\"".to_owned())
+        };
+        late.push_str(&format!(
+            "r{n} ::= {} | l{n}\nl{n} ::= {}\n",
+            next.0, next.1
+        ));
+    }
     for (name, text) in [
+        ("late", late),
         ("adverse", adverse),
         ("nested", nested),
         ("left", "root ::= root \"a\" | \"b\"".to_owned()),
