@@ -22,16 +22,6 @@ enum Fault {
 impl Compiler<'_> {
     /// Reports that no value is left of the schema `node` at `pointer`.
     pub(super) fn blame(&mut self, node: NodeId, pointer: String) {
-        if let Some((id, keyword, reason)) = self.left_out.take() {
-            let pointer = self.pointer(id);
-            self.problem_at(
-                GrammarErrorKind::Unsupported,
-                pointer,
-                keyword,
-                format!("no value is left to write: {reason}"),
-            );
-            return;
-        }
         let (mut node, mut pointer) = (node, pointer);
         let mut fault = Fault::Whole;
         for _ in 0..DEPTH {
@@ -46,14 +36,23 @@ impl Compiler<'_> {
                 _ => break,
             }
         }
-        let (keyword, reason) = match fault {
-            Fault::Member(name) => (
-                "required",
-                format!("the member \"{name}\" has to be there, and no member of that name may be"),
-            ),
-            _ => ("", "no value satisfies the schema".to_owned()),
-        };
-        self.problem_at(GrammarErrorKind::Unsatisfiable, pointer, keyword, reason);
+        if let Fault::Member(name) = fault {
+            let reason =
+                format!("the member \"{name}\" has to be there, and no member of that name may be");
+            self.problem_at(GrammarErrorKind::Unsatisfiable, pointer, "required", reason);
+            return;
+        }
+        // Perhaps there are values, and what is never written took them away.
+        if let Some((id, keyword, reason)) = self.left_out.take() {
+            let place = self.pointer(id);
+            if place.starts_with(&pointer) {
+                let reason = format!("no value is left to write: {reason}");
+                self.problem_at(GrammarErrorKind::Unsupported, place, keyword, reason);
+                return;
+            }
+        }
+        let reason = "no value satisfies the schema".to_owned();
+        self.problem_at(GrammarErrorKind::Unsatisfiable, pointer, "", reason);
     }
 
     fn fault_of(&mut self, node: NodeId) -> Fault {
@@ -64,27 +63,33 @@ impl Compiler<'_> {
         let Value::Object(map) = place.value else {
             return Fault::Whole;
         };
+        // Before 2019-09 nothing counts beside a reference.
+        if map.contains_key("$ref") {
+            return Fault::Whole;
+        }
         let list = |keyword| map.get(keyword).and_then(Value::as_array);
+        let is_only = |name| map.get("type").and_then(Value::as_str) == Some(name);
         let mut inner = Vec::new();
         for (i, part) in list("allOf").into_iter().flatten().enumerate() {
             inner.push(self.child(&place, &["allOf", &i.to_string()], part));
         }
-        let members = map.get("properties").and_then(Value::as_object);
-        let closed = map.get("additionalProperties") == Some(&Value::Bool(false))
-            && !map.contains_key("patternProperties");
-        for name in list("required")
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-        {
-            match members.and_then(|members| members.get(name)) {
-                Some(Value::Bool(false)) => return Fault::Member(name.to_owned()),
-                Some(member) => inner.push(self.child(&place, &["properties", name], member)),
-                None if closed => return Fault::Member(name.to_owned()),
-                None => {}
+        if is_only("object") {
+            let members = map.get("properties").and_then(Value::as_object);
+            let closed = map.get("additionalProperties") == Some(&Value::Bool(false))
+                && !map.contains_key("patternProperties");
+            let required = list("required").into_iter().flatten();
+            for name in required.filter_map(Value::as_str) {
+                match members.and_then(|members| members.get(name)) {
+                    Some(Value::Bool(false)) => return Fault::Member(name.to_owned()),
+                    Some(member) => inner.push(self.child(&place, &["properties", name], member)),
+                    None if closed => return Fault::Member(name.to_owned()),
+                    None => {}
+                }
             }
         }
-        if map.get("minItems").and_then(Value::as_u64) > Some(0)
+        let before = list("prefixItems").map_or(0, |items| items.len() as u64);
+        if is_only("array")
+            && map.get("minItems").and_then(Value::as_u64) > Some(before)
             && let Some(items @ Value::Object(_)) = map.get("items")
         {
             inner.push(self.child(&place, &["items"], items));

@@ -171,7 +171,7 @@ impl<'a> Compiler<'a> {
             Dialect::Draft2020 => Draft::Draft202012,
         };
         let mut document = root.value.clone();
-        honour_nullable(&mut document);
+        self.honour_nullable(&mut document);
         if let Value::Object(map) = &mut document {
             // The dialect is given; a `$schema` that the validator does not know must not stop it.
             map.shift_remove("$schema");
@@ -238,6 +238,20 @@ impl<'a> Compiler<'a> {
         Some(out)
     }
 
+    /// Adds `null` where the OpenAPI flag asks for it: in the schemas that the grammar was made from, and not in values, which
+    /// may look like one.
+    fn honour_nullable(&self, document: &mut Value) {
+        for node in &self.nodes {
+            if let Origin::Place(place) = &node.origin
+                && let Some(Value::Object(map)) = document.pointer_mut(&place.pointer)
+                && map.get("nullable") == Some(&Value::Bool(true))
+                && map.contains_key("type")
+            {
+                add_null(map);
+            }
+        }
+    }
+
     fn schema_of(&self, node: NodeId) -> Value {
         match self.nodes.get(node.0 as usize).map(|n| &n.origin) {
             Some(Origin::Place(place)) => match place.value {
@@ -273,31 +287,6 @@ pub(super) fn knows_pattern(pattern: &str) -> bool {
     let build =
         AssertUnwindSafe(|| Ok(jsonschema::validator_for(&json!({"pattern": pattern})).is_ok()));
     catch_unwind(build).unwrap_or(false)
-}
-
-/// Adds `null` where the OpenAPI flag asks for it, as the grammar does.
-fn honour_nullable(schema: &mut Value) {
-    match schema {
-        Value::Object(map) => {
-            if map.get("nullable") == Some(&Value::Bool(true)) && map.contains_key("type") {
-                add_null(map);
-            }
-            for (keyword, value) in map {
-                match (keyword.as_str(), value) {
-                    // Values, not schemas.
-                    ("const" | "enum" | "default" | "examples", _) => {}
-                    (
-                        "properties" | "patternProperties" | "dependentSchemas" | "dependencies"
-                        | "$defs" | "definitions",
-                        Value::Object(named),
-                    ) => named.values_mut().for_each(honour_nullable),
-                    (_, value) => honour_nullable(value),
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(honour_nullable),
-        _ => {}
-    }
 }
 
 fn add_null(map: &mut Map<String, Value>) {

@@ -144,28 +144,30 @@ impl Numbers {
         Self { digits }
     }
 
-    /// Why numbers about `bound` are left out, where it has more digits than a number may have.
+    /// Why numbers about `bound` are left out, where it has more digits than a number may have, or nearly.
     pub(super) fn shortened(self, bound: &Decimal) -> Option<String> {
         let Digits {
             integer, fraction, ..
         } = self.digits;
-        let longer =
-            bound.integer.len() > integer as usize || bound.fraction.len() > fraction as usize;
-        longer.then(|| {
+        self.is_long(bound).then(|| {
             format!(
                 "numbers have at most {integer} digits before the point and {fraction} after it"
             )
         })
     }
 
-    /// Whether a number of `document` has as many digits as are written, or more: next to it there are numbers that are not.
+    /// Whether there are numbers next to `number` that are not written: multiples too, beyond a bound of as many digits.
+    fn is_long(self, number: &Decimal) -> bool {
+        let cap = self.digits.integer as usize;
+        let len = number.integer.len();
+        let is_last = cap < 3 || number.integer.starts_with("99");
+        len > cap
+            || (len == cap && is_last)
+            || number.fraction.len() >= self.digits.fraction as usize
+    }
+
+    /// Whether a number of `document` is long.
     pub(super) fn has_long(self, document: &Value) -> bool {
-        let Digits {
-            integer, fraction, ..
-        } = self.digits;
-        let is_long = |number: &Decimal| {
-            number.integer.len() >= integer as usize || number.fraction.len() >= fraction as usize
-        };
         let mut open = vec![document];
         while let Some(value) = open.pop() {
             match value {
@@ -173,7 +175,7 @@ impl Numbers {
                 Value::Object(members) => open.extend(members.values()),
                 Value::Number(number) => {
                     let read = Decimal::parse(&number.to_string());
-                    if read.is_none_or(|number| is_long(&number)) {
+                    if read.is_none_or(|number| self.is_long(&number)) {
                         return true;
                     }
                 }

@@ -481,8 +481,8 @@ that are walked through it.
 Undeclared members are kept distinct by a guard wherever they are allowed; with guards off, a schema that counts them is
 refused. Members come in the order in which they are declared, undeclared ones last, and no white space stands between tokens.
 
-What is valid but never written: numbers of more than 19 digits before the point, 17 after it or 3 in the exponent, unless the
-schema names them; exponents and `-0` beside `multipleOf`, `const`, `enum`, `not` and bounds other than a lower one
+What is valid but never written: numbers of more than 19 digits before the point, 17 after it or 3 in the exponent, unless a
+`const` or `enum` names them with no other keyword about numbers beside it; exponents and `-0` beside `multipleOf`, `const`, `enum`, `not` and bounds other than a lower one
 of 0; `1.0` where the type is `integer`; of the multiples of a step with decimals, some with fewer decimals than the step has
 (`0.5` for 0.25). Where a guard judges a value, numbers in it that a 64-bit integer or float does not hold as they are written, and where the
 schema has a `multipleOf`, those of more than 15 digits. Of some formats a part of the texts: no date of the year 0000, no leap second but at offset zero, no quoted local part

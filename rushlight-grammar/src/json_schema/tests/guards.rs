@@ -305,4 +305,10 @@ fn the_flag_for_null_is_one_of_schemas_only() {
         &[r#"{"enum":null}"#, r#"{"enum":"x"}"#],
         &[r#"{"enum":1}"#],
     );
+    check(
+        json!({"type": "array", "items": {"$ref": "#/components/schemas/de~1fault"}, "not": {"uniqueItems": true},
+            "components": {"schemas": {"de/fault": {"type": "string", "nullable": true}}}}),
+        &["[null,null]", r#"["",""]"#],
+        &["[null]", "[1,1]"],
+    );
 }

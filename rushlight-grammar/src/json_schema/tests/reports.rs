@@ -223,6 +223,21 @@ fn what_leaves_no_value_is_told_where_it_stands() {
             "at '', keyword 'const': no value is left to write: numbers have at most 19 digits before the point and 17 after it, beside other keywords",
         ),
         (
+            json!({"type": "integer", "minimum": 5, "maximum": 3, "required": ["a"], "additionalProperties": false}),
+            "at '': no value satisfies the schema",
+        ),
+        (
+            json!({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1e-17}),
+            "at '', keyword 'exclusiveMaximum': no value is left to write: numbers have",
+        ),
+        (
+            json!({"type": "object", "required": ["x"], "properties": {
+                "id": {"type": "integer", "maximum": i64::MAX},
+                "x": {"type": "integer", "minimum": 5, "maximum": 3},
+            }}),
+            "at '/properties/x': no value satisfies the schema",
+        ),
+        (
             json!({"type": "string", "const": 1}),
             "at '': no value satisfies the schema",
         ),
