@@ -43,7 +43,7 @@ pub fn lower(texts: &[String], limits: &Limits) -> Result<Lowered> {
         if node.ends {
             ways.push(RegexAst::EmptyString);
         }
-        let expression = target.expression(&RegexAst::Or(ways))?;
+        let expression = target.expression(RegexAst::Or(ways))?;
         if let Some(slot) = made.get_mut(id) {
             *slot = Some(expression);
         }

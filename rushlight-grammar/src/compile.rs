@@ -206,11 +206,11 @@ fn build(
         Ok(result) => result,
         Err(panic) => {
             let text = panic.to_string();
-            Err(GrammarError::new(
-                GrammarErrorKind::Internal,
-                text.lines().next().unwrap_or("panic").to_owned(),
-            )
-            .into())
+            let message = format!(
+                "the mask engine failed over this source: {}",
+                text.lines().next().unwrap_or("panic")
+            );
+            Err(GrammarError::new(GrammarErrorKind::Internal, message).into())
         }
     }
 }

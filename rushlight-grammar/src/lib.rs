@@ -59,6 +59,7 @@ mod compile;
 pub mod ebnf;
 mod endless;
 mod error;
+mod expression;
 pub mod json_schema;
 mod lark;
 mod limits;

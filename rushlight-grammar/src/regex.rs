@@ -241,7 +241,9 @@ fn satisfiable(hir: &Hir) -> Option<Hir> {
             parts.map(Hir::concat)
         }
         HirKind::Alternation(ways) => {
-            let ways: Vec<Hir> = ways.iter().filter_map(satisfiable).collect();
+            let mut ways: Vec<Hir> = ways.iter().filter_map(satisfiable).collect();
+            // Literals meet where a choice is none; the mask engine fails over two spellings of one text.
+            ways.dedup();
             (!ways.is_empty()).then(|| Hir::alternation(ways))
         }
         HirKind::Repetition(repetition) => match satisfiable(&repetition.sub) {

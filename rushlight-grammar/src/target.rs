@@ -13,6 +13,7 @@ use llguidance::earley::{Grammar, SymIdx, SymbolProps};
 use serde_json::Value;
 
 use crate::error::{GrammarError, GrammarErrorKind, GrammarReport, Result};
+use crate::expression::normal;
 use crate::json_schema::{self, SchemaOptions};
 use crate::limits::Limits;
 use crate::lower::Guard;
@@ -94,9 +95,10 @@ impl Target {
     }
 
     /// A part of an expression, shared by reference.
-    pub(crate) fn expression(&mut self, ast: &RegexAst) -> Result<ExprRef> {
+    pub(crate) fn expression(&mut self, ast: RegexAst) -> Result<ExprRef> {
         self.check()?;
-        self.lexer.regex_builder.mk(ast).map_err(engine_error)
+        let ast = normal(ast);
+        self.lexer.regex_builder.mk(&ast).map_err(engine_error)
     }
 
     /// What the lexer reads as long as it can. The empty text is allowed where the expression matches it.
@@ -105,7 +107,7 @@ impl Target {
         self.reads = true;
         let lexeme = self
             .lexer
-            .add_greedy_lexeme(String::new(), ast, false, None, usize::MAX)
+            .add_greedy_lexeme(String::new(), normal(ast), false, None, usize::MAX)
             .map_err(engine_error)?;
         let symbol = self.symbol()?;
         self.grammar
@@ -122,7 +124,7 @@ impl Target {
             .lexer
             .add_rx_and_stop(
                 String::new(),
-                ast,
+                normal(ast),
                 RegexAst::EmptyString,
                 true,
                 usize::MAX,
@@ -311,6 +313,11 @@ pub(crate) fn class(ranges: &[(char, char)]) -> RegexAst {
 
     if ranges.is_empty() {
         return RegexAst::NoMatch;
+    }
+    if let [(low, high)] = ranges
+        && low == high
+    {
+        return RegexAst::Literal(low.to_string());
     }
     let mut out = String::from("[");
     for &(low, high) in ranges {

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use llguidance::derivre::{ExprRef, RegexAst};
+use llguidance::derivre::RegexAst;
 use llguidance::earley::SymIdx;
 
 use super::analyse::{Facts, is, nullable};
 use super::lexemes;
 use super::node::{Node, Rule, Token};
 use crate::error::{GrammarError, GrammarErrorKind, Result};
+use crate::expression::normal;
 use crate::target::{Target, class};
 use crate::vocabulary::Vocabulary;
 
@@ -16,6 +17,8 @@ use crate::vocabulary::Vocabulary;
 const LEXEME_DEPTH: usize = 200;
 /// Characters and classes of a lexeme's pattern, the rules in it written out, as the engine has them. Larger rules stay rules.
 const LEXEME_SIZE: usize = 30_000;
+/// Bytes of a rule's only text up to which it is written out wherever the rule is used.
+const JOINED: usize = 256;
 /// Rounds of splitting lexemes that meet; after these everything is split.
 const ROUNDS: usize = 12;
 
@@ -324,7 +327,7 @@ struct Writer<'a> {
     vocabulary: Option<&'a Vocabulary>,
     target: &'a mut Target,
     // Of regular rules, made once.
-    expressions: Vec<Option<ExprRef>>,
+    expressions: Vec<Option<RegexAst>>,
     lexemes: Vec<SymIdx>,
     symbols: Vec<Option<SymIdx>>,
 }
@@ -351,8 +354,12 @@ impl<'a> Writer<'a> {
         let plan = self.plan;
         for &id in plan.order {
             if let Some(body) = plan.bodies.get(id).filter(|_| is(&plan.regular, id)) {
-                let ast = self.expression(body);
-                let made = self.target.expression(&ast)?;
+                let made = match normal(self.expression(body)) {
+                    // It is joined with the texts beside it wherever it is used.
+                    text @ RegexAst::EmptyString => text,
+                    RegexAst::Literal(text) if text.len() <= JOINED => RegexAst::Literal(text),
+                    ast => RegexAst::ExprRef(self.target.expression(ast)?),
+                };
                 if let Some(slot) = self.expressions.get_mut(id) {
                     *slot = Some(made);
                 }
@@ -407,9 +414,9 @@ impl<'a> Writer<'a> {
                 max.and_then(|max| u32::try_from(max).ok())
                     .unwrap_or(u32::MAX),
             ),
-            Node::Rule(id) => match self.expressions.get(*id).copied().flatten() {
-                Some(made) => RegexAst::ExprRef(made),
-                None => RegexAst::NoMatch,
+            Node::Rule(id) => match self.expressions.get(*id) {
+                Some(Some(made)) => made.clone(),
+                _ => RegexAst::NoMatch,
             },
             // Tokens are in no regular expression.
             Node::Token(_) => RegexAst::NoMatch,

@@ -113,6 +113,43 @@ fn grammars_accept_their_texts_and_no_others() {
 }
 
 #[test]
+fn texts_may_be_put_together_in_more_ways_than_one() {
+    for (text, whole) in [
+        (r#"root ::= "a" "bcd" | "abcd""#, "abcd"),
+        (r#"root ::= "a" ("" | "") "bcd" | "abcd""#, "abcd"),
+        (r#"root ::= "a" [b] "cde" | "abcde""#, "abcde"),
+        (r#"root ::= ("ab" | "ab") "cd" | "a" "bcd""#, "abcd"),
+        (
+            "root ::= a b | \"foobar\" | c\na ::= \"foo\"\nb ::= \"bar\"\nc ::= a [b] \"ar\"",
+            "foobar",
+        ),
+    ] {
+        let grammar =
+            compile(&GrammarSource::Ebnf(text.into())).unwrap_or_else(|e| panic!("{text}: {e}"));
+        let mut m = grammar.matcher();
+        for byte in whole.bytes() {
+            m.accept(byte.into())
+                .unwrap_or_else(|e| panic!("{text}: {e}"));
+        }
+        assert!(m.may_end().unwrap(), "{text}");
+    }
+    for (pattern, whole) in [
+        ("a(|)bc|abc", "abc"),
+        ("a(?:bc|b[c])de|abcde", "abcde"),
+        ("a(?:(?:)|x{0})bc|abc", "abc"),
+    ] {
+        let grammar = compile(&GrammarSource::Regex(pattern.into()))
+            .unwrap_or_else(|e| panic!("{pattern}: {e}"));
+        let mut m = grammar.matcher();
+        for byte in whole.bytes() {
+            m.accept(byte.into())
+                .unwrap_or_else(|e| panic!("{pattern}: {e}"));
+        }
+        assert!(m.may_end().unwrap(), "{pattern}");
+    }
+}
+
+#[test]
 fn the_json_grammar_of_llama_cpp_is_json() {
     let grammar = compile(&GrammarSource::Ebnf(JSON.into())).unwrap();
     for text in [
