@@ -45,7 +45,8 @@ impl Compiler<'_> {
         // Perhaps there are values, and what is never written took them away.
         if let Some((id, keyword, reason)) = self.left_out.take() {
             let place = self.pointer(id);
-            if place.starts_with(&pointer) {
+            let inside = place.strip_prefix(pointer.as_str());
+            if inside.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
                 let reason = format!("no value is left to write: {reason}");
                 self.problem_at(GrammarErrorKind::Unsupported, place, keyword, reason);
                 return;

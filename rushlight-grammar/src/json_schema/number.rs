@@ -160,7 +160,8 @@ impl Numbers {
     fn is_long(self, number: &Decimal) -> bool {
         let cap = self.digits.integer as usize;
         let len = number.integer.len();
-        let is_last = cap < 3 || number.integer.starts_with("99");
+        // Steps have few digits: where 18 are written, there is room for a multiple in the last hundredth.
+        let is_last = cap < 18 || number.integer.starts_with("99");
         len > cap
             || (len == cap && is_last)
             || number.fraction.len() >= self.digits.fraction as usize

@@ -201,6 +201,23 @@ fn what_is_not_written_is_no_proof() {
 }
 
 #[test]
+fn few_digits_prove_nothing_about_multiples_beyond_them() {
+    let options = SchemaOptions {
+        digits: Digits {
+            integer: 5,
+            ..Digits::default()
+        },
+        ..SchemaOptions::default()
+    };
+    // 105000 is one of the first, and of the second with an exponent.
+    let schema = json!({"oneOf": [
+        {"type": "integer", "exclusiveMinimum": 98_000, "multipleOf": 7000},
+        {"type": "number"},
+    ]});
+    check_with(schema, &options, &["1.5"], &["105e3"]);
+}
+
+#[test]
 fn one_of_is_exclusive() {
     // Disjoint through a reference and a discriminator.
     check_unguarded(

@@ -12,24 +12,33 @@ use crate::{GrammarError, GrammarErrorKind, Place};
 /// # Errors
 /// [`GrammarErrorKind::Invalid`] with line and column of the first number that is read as another one.
 pub fn check_numbers(json: &str) -> Result<(), GrammarError> {
-    let bytes = json.as_bytes();
-    let mut at = 0;
-    while let Some(byte) = bytes.get(at) {
-        match byte {
-            b'"' => at = after_string(bytes, at + 1),
-            b'-' | b'0'..=b'9' => {
-                let rest = bytes.get(at..).unwrap_or_default();
-                let len = rest.iter().take_while(|b| is_of_number(**b)).count();
-                let written = json.get(at..at + len).unwrap_or_default();
-                if let Some(read) = read_otherwise(written) {
-                    return Err(rounded(json.get(..at).unwrap_or_default(), written, &read));
-                }
-                at += len;
-            }
-            _ => at += 1,
+    for (at, written) in numbers(json) {
+        if let Some(read) = read_otherwise(written) {
+            return Err(rounded(json.get(..at).unwrap_or_default(), written, &read));
         }
     }
     Ok(())
+}
+
+/// The numbers in `json`, and where each begins.
+pub(super) fn numbers(json: &str) -> impl Iterator<Item = (usize, &str)> {
+    let bytes = json.as_bytes();
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        loop {
+            match bytes.get(at)? {
+                b'"' => at = after_string(bytes, at + 1),
+                b'-' | b'0'..=b'9' => {
+                    let rest = bytes.get(at..).unwrap_or_default();
+                    let len = rest.iter().take_while(|b| is_of_number(**b)).count();
+                    let found = (at, json.get(at..at + len).unwrap_or_default());
+                    at += len;
+                    return Some(found);
+                }
+                _ => at += 1,
+            }
+        }
+    })
 }
 
 fn is_of_number(byte: u8) -> bool {
@@ -49,7 +58,7 @@ fn after_string(bytes: &[u8], mut at: usize) -> usize {
 }
 
 /// The number that `written` is read as, if another one.
-fn read_otherwise(written: &str) -> Option<String> {
+pub(super) fn read_otherwise(written: &str) -> Option<String> {
     let read = serde_json::from_str::<Number>(written).ok()?.to_string();
     (value(written) != value(&read)).then_some(read)
 }

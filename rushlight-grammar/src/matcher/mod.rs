@@ -507,7 +507,8 @@ fn behind_wall<T, E: fmt::Display>(
         }),
         Err(panic) => {
             let text = panic.to_string();
-            Err(internal(text.lines().next().unwrap_or("panic")))
+            let first = text.lines().next().unwrap_or("panic");
+            Err(internal(format!("the mask engine failed: {first}")))
         }
     }
 }

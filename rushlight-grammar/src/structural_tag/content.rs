@@ -207,16 +207,16 @@ pub(super) fn is_draft_4(root: &Value) -> bool {
 fn of_types(types: &[&str]) -> Bytes {
     let mut bytes = Bytes::default();
     for &name in types {
-        let (begin, more): (&[u8], &[u8]) = match name {
-            "object" => (b"{", b""),
-            "array" => (b"[", b""),
-            "string" => (b"\"", b""),
-            "boolean" => (b"tf", b""),
-            "null" => (b"n", b""),
-            "integer" => (b"-0123456789", b"0123456789"),
-            _ => (b"-0123456789", b"0123456789.eE"),
+        let (begin, more, breaks): (&[u8], &[u8], bool) = match name {
+            "object" => (b"{", b"", false),
+            "array" => (b"[", b"", false),
+            "string" => (b"\"", b"", false),
+            "boolean" => (b"tf", b"", false),
+            "null" => (b"n", b"", false),
+            "integer" => (b"-0123456789", b"0123456789", false),
+            _ => (b"-0123456789", b"0123456789.eE", true),
         };
-        bytes.breaks |= more.len() > 10;
+        bytes.breaks |= breaks;
         bytes.first.extend_from_slice(begin);
         bytes.number.extend_from_slice(more);
     }

@@ -128,9 +128,8 @@ impl Run {
 
     /// Whether the validator, which reckons with 64 bits, judges the very numbers that `text[start..end]` says.
     fn is_read_exactly(&self, start: usize, end: usize) -> bool {
-        let text = self.text.get(start..end).unwrap_or_default();
-        let mut numbers = exact::Numbers::of(text);
-        numbers.all(|number| exact::is_exact(number, self.plan.divides))
+        let text = self.text.get(start..end).map(std::str::from_utf8);
+        matches!(text, Some(Ok(text)) if exact::are_exact(text, self.plan.divides))
     }
 
     /// Judges `text[start..end]`, and records that it closed where it may, with the text of `since` bytes; whether it may.

@@ -238,6 +238,13 @@ fn what_leaves_no_value_is_told_where_it_stands() {
             "at '/properties/x': no value satisfies the schema",
         ),
         (
+            json!({"type": "object", "required": ["x"], "properties": {
+                "xy": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1e-17},
+                "x": {"type": "boolean", "enum": [1]},
+            }}),
+            "at '/properties/x': no value satisfies the schema",
+        ),
+        (
             json!({"type": "string", "const": 1}),
             "at '': no value satisfies the schema",
         ),
