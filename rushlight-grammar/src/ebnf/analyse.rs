@@ -1,9 +1,9 @@
 //! What the rules are to each other: which are nullable, which are in a cycle, which can never end or never be reached.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::collections::BTreeSet;
 
 use super::node::{Node, Parsed, Rule};
+use super::shortest::shortest;
 use crate::error::{GrammarError, GrammarErrorKind};
 
 /// Characters that the shortest text of a rule may have. A grammar may be small and its shortest text without end, for whoever
@@ -45,8 +45,8 @@ pub(crate) fn facts(parsed: &Parsed, root: usize) -> Result<Facts, Vec<GrammarEr
             }
         }
     }
-    let nullable = fixpoint(rules, &components, nullable);
-    let productive = fixpoint(rules, &components, productive);
+    let shortest = shortest(rules);
+    let nullable: Vec<bool> = shortest.iter().map(|&length| length == Some(0)).collect();
     let reached = reached(rules, root);
 
     let mut problems = Vec::new();
@@ -58,7 +58,7 @@ pub(crate) fn facts(parsed: &Parsed, root: usize) -> Result<Facts, Vec<GrammarEr
                 rule,
                 "the start rule never reaches this rule",
             ));
-        } else if !is(&productive, id) {
+        } else if shortest.get(id).is_some_and(Option::is_none) {
             problems.push(note(
                 GrammarErrorKind::Unsatisfiable,
                 rule,
@@ -82,11 +82,11 @@ pub(crate) fn facts(parsed: &Parsed, root: usize) -> Result<Facts, Vec<GrammarEr
     }
     problems.extend(left_recursion(rules, &nullable));
     if problems.is_empty() {
-        let shortest = shortest(rules, &components);
+        let length = |id: usize| shortest.get(id).copied().flatten();
         let long = components
             .iter()
             .flatten()
-            .find(|&&id| is(&reached, id) && at(&shortest, id) > SHORTEST);
+            .find(|&&id| is(&reached, id) && length(id) > Some(SHORTEST));
         problems.extend(long.and_then(|&id| rule(rules, id)).map(|rule| {
             let message =
                 format!("the shortest text of this rule has more than {SHORTEST} characters");
@@ -118,17 +118,6 @@ pub(crate) fn nullable(node: &Node, rules: &[bool]) -> bool {
     }
 }
 
-fn productive(node: &Node, rules: &[bool]) -> bool {
-    match node {
-        Node::Text(_) | Node::Token(_) => true,
-        Node::Class(ranges) => !ranges.is_empty(),
-        Node::Seq(parts) => parts.iter().all(|part| productive(part, rules)),
-        Node::Alt(ways) => ways.iter().any(|way| productive(way, rules)),
-        Node::Repeat(inner, min, _) => *min == 0 || productive(inner, rules),
-        Node::Rule(id) => is(rules, *id),
-    }
-}
-
 fn loops_on_nothing(node: &Node, rules: &[bool]) -> bool {
     match node {
         Node::Repeat(inner, _, max) => {
@@ -154,120 +143,6 @@ fn has_twin_ways(node: &Node) -> bool {
         Node::Repeat(inner, _, _) => has_twin_ways(inner),
         _ => false,
     }
-}
-
-/// Characters of the shortest text of each rule. In a cycle the shortest is settled first, and cannot become shorter (Knuth, "A
-/// generalization of Dijkstra's algorithm", 1977).
-fn shortest(rules: &[Rule], components: &[Vec<usize>]) -> Vec<usize> {
-    let users = users(rules, components);
-    let mut known = vec![usize::MAX; rules.len()];
-    let mut settled = vec![false; rules.len()];
-    let mut best = known.clone();
-    let look = |id: usize, known: &[usize]| {
-        rule(rules, id).map_or(usize::MAX, |rule| length(&rule.body, known))
-    };
-    for component in components {
-        let mut open = BinaryHeap::with_capacity(component.len());
-        for &id in component {
-            let length = look(id, &known);
-            put(&mut best, id, length);
-            open.push(Reverse((length, id)));
-        }
-        while let Some(Reverse((length, id))) = open.pop() {
-            if is(&settled, id) {
-                continue;
-            }
-            mark(&mut settled, id);
-            put(&mut known, id, length);
-            for &user in users.get(id).into_iter().flatten() {
-                // What uses the rule is no shorter.
-                if at(&best, user) > length {
-                    let shorter = look(user, &known);
-                    put(&mut best, user, shorter);
-                    open.push(Reverse((shorter, user)));
-                }
-            }
-        }
-    }
-    known
-}
-
-fn length(node: &Node, rules: &[usize]) -> usize {
-    match node {
-        Node::Text(text) => text.chars().count(),
-        Node::Class(_) | Node::Token(_) => 1,
-        Node::Seq(parts) => parts
-            .iter()
-            .fold(0usize, |sum, part| sum.saturating_add(length(part, rules))),
-        Node::Alt(ways) => {
-            let lengths = ways.iter().map(|way| length(way, rules));
-            lengths.min().unwrap_or(0)
-        }
-        Node::Repeat(inner, min, _) => length(inner, rules).saturating_mul(*min),
-        Node::Rule(id) => at(rules, *id),
-    }
-}
-
-/// The least solution of a fact that only grows, cycle by cycle.
-fn fixpoint(
-    rules: &[Rule],
-    components: &[Vec<usize>],
-    holds: impl Fn(&Node, &[bool]) -> bool,
-) -> Vec<bool> {
-    let mut known = vec![false; rules.len()];
-    settle(rules, components, |id, body| {
-        let found = !is(&known, id) && holds(body, &known);
-        if found {
-            mark(&mut known, id);
-        }
-        found
-    });
-    known
-}
-
-/// Calls `look` for each rule until it finds nothing new, which it tells; in a cycle again for the users of a rule of which
-/// something new was found, and for these only, as a cycle may be long.
-fn settle(rules: &[Rule], components: &[Vec<usize>], mut look: impl FnMut(usize, &Node) -> bool) {
-    let users = users(rules, components);
-    let mut waiting = vec![true; rules.len()];
-    for component in components {
-        let mut open: VecDeque<usize> = component.iter().copied().collect();
-        while let Some(id) = open.pop_front() {
-            if let Some(waits) = waiting.get_mut(id) {
-                *waits = false;
-            }
-            if rule(rules, id).is_some_and(|rule| look(id, &rule.body)) {
-                for &user in users.get(id).into_iter().flatten() {
-                    if !is(&waiting, user) {
-                        mark(&mut waiting, user);
-                        open.push_back(user);
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// The rules of the same cycle that use each rule.
-fn users(rules: &[Rule], components: &[Vec<usize>]) -> Vec<Vec<usize>> {
-    let mut cycle = vec![usize::MAX; rules.len()];
-    for (number, component) in components.iter().enumerate() {
-        for &id in component {
-            put(&mut cycle, id, number);
-        }
-    }
-    let mut users: Vec<Vec<usize>> = vec![Vec::new(); rules.len()];
-    for (id, rule) in rules.iter().enumerate() {
-        let own = at(&cycle, id);
-        for &(used, ..) in rule.uses.iter().filter(|used| at(&cycle, used.0) == own) {
-            if let Some(users) = users.get_mut(used)
-                && users.last() != Some(&id)
-            {
-                users.push(id);
-            }
-        }
-    }
-    users
 }
 
 fn reached(rules: &[Rule], root: usize) -> Vec<bool> {

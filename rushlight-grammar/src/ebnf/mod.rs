@@ -26,6 +26,7 @@ mod analyse;
 mod lexemes;
 mod node;
 mod parse;
+mod shortest;
 mod write;
 
 use llguidance::earley::SymIdx;

@@ -267,7 +267,13 @@ fn hostile_grammars_are_errors_or_work() {
             next.0, next.1
         ));
     }
+    // One rule uses every other one of its cycle.
+    let uses: String = (0..19_000).map(|n| format!(" r{n}")).collect();
+    let wide: String = (0..19_000)
+        .map(|n| format!("r{n} ::= \"a\"{{{}}} | \"(\" root \")\"\n", n % 40 + 1))
+        .collect();
     for (name, text) in [
+        ("wide", format!("root ::={uses} | \"xx\"\n{wide}")),
         ("late", late),
         ("adverse", adverse),
         ("nested", nested),
