@@ -8,7 +8,7 @@ use llguidance::derivre::RegexAst;
 use regex_syntax::ast::{
     Assertion, AssertionKind, Ast, ErrorKind, RepetitionKind, RepetitionRange, Span,
 };
-use regex_syntax::hir::{Class, Hir, HirKind, Look, Repetition};
+use regex_syntax::hir::{Capture, Class, Hir, HirKind, Look, Repetition};
 
 use crate::error::{GrammarError, GrammarErrorKind, Place, Result};
 use crate::limits::Limits;
@@ -242,15 +242,26 @@ fn satisfiable(hir: &Hir) -> Option<Hir> {
         }
         HirKind::Alternation(ways) => {
             let mut ways: Vec<Hir> = ways.iter().filter_map(satisfiable).collect();
-            // Literals meet where a choice is none; the mask engine fails over two spellings of one text.
+            // Literals meet where a choice is none; the mask engine fails over two spellings of one text beside each other.
             ways.dedup();
             (!ways.is_empty()).then(|| Hir::alternation(ways))
         }
         HirKind::Repetition(repetition) => match satisfiable(&repetition.sub) {
-            Some(sub) => Some(Hir::repetition(Repetition {
-                sub: Box::new(sub),
-                ..repetition.clone()
-            })),
+            Some(sub) => {
+                // Printed without a group, `(?:a+)?` would be the lazy `a+?`.
+                let sub = match sub.kind() {
+                    HirKind::Repetition(_) => Hir::capture(Capture {
+                        index: 1,
+                        name: None,
+                        sub: Box::new(sub),
+                    }),
+                    _ => sub,
+                };
+                Some(Hir::repetition(Repetition {
+                    sub: Box::new(sub),
+                    ..repetition.clone()
+                }))
+            }
             None => (repetition.min == 0).then(Hir::empty),
         },
         _ => Some(hir.clone()),

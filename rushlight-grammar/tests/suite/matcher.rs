@@ -209,6 +209,11 @@ fn patterns_match_the_whole_text() {
         (r"[\w.]+@x", vec!["a.b@x"], vec!["é@x"]),
         ("", vec![""], vec!["a"]),
         ("a.c", vec!["abc", "aéc"], vec!["a\nc"]),
+        (
+            "[0-9]{4}(-[0-9]{2})?([a-z]+)?",
+            vec!["2024", "2024-05z", "2024x"],
+            vec!["2024-"],
+        ),
     ] {
         let grammar = compile(&GrammarSource::Regex(pattern.into())).unwrap();
         for text in yes {
@@ -232,6 +237,34 @@ fn patterns_match_the_whole_text() {
     }
     let e = compile(&GrammarSource::Regex("ab(".into())).unwrap_err();
     assert!(e.to_string().starts_with("1:3"), "{e}");
+}
+
+#[test]
+fn a_repetition_may_be_repeated() {
+    const TIMES: [(&str, usize, usize); 9] = [
+        ("?", 0, 1),
+        ("??", 0, 1),
+        ("*", 0, 9),
+        ("*?", 0, 9),
+        ("+", 1, 9),
+        ("+?", 1, 9),
+        ("{2}", 2, 2),
+        ("{0,2}", 0, 2),
+        ("{2,}", 2, 9),
+    ];
+    for (inner, least, most) in TIMES {
+        for (outer, at_least, at_most) in TIMES {
+            for (open, close) in [("(", ")"), ("(?:", ")"), ("((?:", "))")] {
+                let pattern = format!("x{open}a{inner}{close}{outer}y");
+                let grammar = compile(&GrammarSource::Regex(pattern.clone())).unwrap();
+                for count in 0..6 {
+                    let may = (at_least..=at_most).any(|n| (n * least..=n * most).contains(&count));
+                    let text = format!("x{}y", "a".repeat(count));
+                    assert_eq!(accepts(&grammar, &text), may, "{pattern} {text}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

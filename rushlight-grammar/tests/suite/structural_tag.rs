@@ -48,6 +48,15 @@ fn plain_formats() {
         &["", "c"],
     );
     check(
+        tag(
+            "<a>",
+            json!({"type": "regex", "pattern": "([ab]+)?"}),
+            "</a>",
+        ),
+        &["<a></a>", "<a>ab</a>"],
+        &["<a>c</a>"],
+    );
+    check(
         json!({"type": "grammar", "grammar": "root ::= \"(\" root \")\" | \"x\""}),
         &["((x))"],
         &["(x"],
