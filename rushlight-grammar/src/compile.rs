@@ -192,6 +192,9 @@ fn timed_out(limits: &Limits) -> GrammarError {
     )
 }
 
+/// What the engine's own words for a panic begin with.
+const PANIC: &str = "panic: ";
+
 /// Compiles, whatever happens: a panic is an error.
 fn build(
     shared: &Shared,
@@ -206,11 +209,8 @@ fn build(
         Ok(result) => result,
         Err(panic) => {
             let text = panic.to_string();
-            let message = format!(
-                "the mask engine failed over this source: {}",
-                text.lines().next().unwrap_or("panic")
-            );
-            Err(GrammarError::new(GrammarErrorKind::Internal, message).into())
+            let reason = text.lines().next().unwrap_or_default();
+            Err(failed(reason.strip_prefix(PANIC).unwrap_or(reason)).into())
         }
     }
 }
@@ -262,11 +262,14 @@ fn start(shared: &Shared, limits: &Limits, grammar: GrammarInit) -> Result<Token
     Ok(parser)
 }
 
-/// What the engine says of the Lark grammar `source`, empty for another: a line that may begin with the place, as in `at 3(7): …`, and for a pattern a
-/// drawing of it, under which a line says what is wrong.
+/// What the engine says of the Lark grammar `source`, empty for another: a line that may begin with the place, as in `at 3(7): …`,
+/// and for a pattern a drawing of it, under which a line says what is wrong.
 pub(crate) fn engine_error(text: &str, source: &str) -> GrammarError {
     let mut lines = text.lines();
     let first = lines.next().unwrap_or("");
+    if let Some(reason) = first.strip_prefix(PANIC) {
+        return failed(reason);
+    }
     let (place, first) = match engine_place(first, source) {
         Some((place, rest)) => (Some(place), rest),
         None => (None, first),
@@ -274,6 +277,7 @@ pub(crate) fn engine_error(text: &str, source: &str) -> GrammarError {
     let drawn = lines.find_map(|line| line.trim_start().strip_prefix("error: "));
     let message = match drawn {
         Some(reason) => format!("{} {reason}", first.trim_end()),
+        None if first.starts_with("fuel ") => format!("the expressions are too large: {first}"),
         None => first.to_owned(),
     };
     let error = GrammarError::new(kind_of(text), message);
@@ -281,6 +285,11 @@ pub(crate) fn engine_error(text: &str, source: &str) -> GrammarError {
         Some(place) => error.with_place(place),
         None => error,
     }
+}
+
+fn failed(reason: &str) -> GrammarError {
+    let message = format!("the mask engine failed over this source: {reason}");
+    GrammarError::new(GrammarErrorKind::Internal, message)
 }
 
 /// The place in `source` that a message of the engine begins with, and the rest of it. The engine's columns count bytes.
@@ -304,11 +313,18 @@ fn engine_place<'m>(message: &'m str, source: &str) -> Option<(Place, &'m str)> 
 
 /// The engine reports in prose; its limits say so.
 pub(crate) fn kind_of(message: &str) -> GrammarErrorKind {
-    const LIMITS: [&str; 5] = ["too big", "too large", "too many", "too complex", "limit"];
+    const LIMITS: [&str; 8] = [
+        "too big",
+        "too large",
+        "too many",
+        "too complex",
+        "too deeply",
+        "limit",
+        "fuel",
+        "; max is ",
+    ];
     let lower = message.to_lowercase();
-    if lower.starts_with("panic") {
-        GrammarErrorKind::Internal
-    } else if LIMITS.iter().any(|l| lower.contains(l)) {
+    if LIMITS.iter().any(|l| lower.contains(l)) {
         GrammarErrorKind::Limit
     } else if lower.contains("unsatisfiable") {
         GrammarErrorKind::Unsatisfiable

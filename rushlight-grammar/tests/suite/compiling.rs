@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rushlight_grammar::{CancelToken, Compiler, GrammarErrorKind, GrammarSource};
 use serde_json::json;
 
-use crate::vocab::{compile, compiler, limits, person, toy, toy_canonical};
+use crate::vocab::{accepts, compile, compiler, limits, person, toy, toy_canonical};
 
 #[test]
 fn the_cache_finds_a_source_again_and_keeps_to_its_budget() {
@@ -50,6 +50,30 @@ fn a_cancelled_or_late_compilation_says_so() {
         .compile(&GrammarSource::Choice(many), &CancelToken::new())
         .unwrap_err();
     assert_eq!(e.first().kind(), GrammarErrorKind::TimedOut);
+}
+
+#[test]
+fn what_is_small_and_takes_long_is_compiled_with_the_limits_of_large_sources() {
+    // Bounds of many digits and a step: the engine's lexer takes more than it is given for a small source.
+    for (schema, yes, no) in [
+        (
+            json!({"type": "array", "contains": {"minimum": 999_997},
+                "items": {"type": "integer", "maximum": 1_000_000, "multipleOf": 360}}),
+            "",
+            "[999720]",
+        ),
+        (
+            json!({"type": "array", "contains": {"minimum": 500_000},
+                "items": {"type": "integer", "maximum": 1_000_000, "multipleOf": 360}}),
+            "[0,999720]",
+            "[0]",
+        ),
+    ] {
+        let grammar = compile(&GrammarSource::JsonSchema(schema.clone()))
+            .unwrap_or_else(|e| panic!("{schema}: {e}"));
+        assert!(yes.is_empty() || accepts(&grammar, yes), "{schema}");
+        assert!(!accepts(&grammar, no), "{schema}");
+    }
 }
 
 #[test]
