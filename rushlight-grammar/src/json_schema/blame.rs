@@ -46,9 +46,16 @@ impl Compiler<'_> {
         if let Some((id, keyword, reason)) = self.left_out.take() {
             let place = self.pointer(id);
             let inside = place.strip_prefix(pointer.as_str());
-            if inside.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
+            if inside == Some("") {
                 let reason = format!("no value is left to write: {reason}");
-                self.problem_at(GrammarErrorKind::Unsupported, place, keyword, reason);
+                self.problem_at(GrammarErrorKind::Unsupported, pointer, keyword, reason);
+                return;
+            }
+            if inside.is_some_and(|rest| rest.starts_with('/')) {
+                let reason = format!(
+                    "no value is left to write, perhaps on account of '{place}', keyword '{keyword}': {reason}"
+                );
+                self.problem_at(GrammarErrorKind::Unsupported, pointer, "", reason);
                 return;
             }
         }

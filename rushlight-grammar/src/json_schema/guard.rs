@@ -238,7 +238,7 @@ impl<'a> Compiler<'a> {
         Some(out)
     }
 
-    /// Adds `null` where the OpenAPI flag asks for it: in the schemas that the grammar was made from, and not in values, which
+    /// Adds `null` to the types where the OpenAPI flag asks for it: in the schemas that the grammar was made from, and not in values, which
     /// may look like one.
     fn honour_nullable(&self, document: &mut Value) {
         for node in &self.nodes {
@@ -296,11 +296,6 @@ fn add_null(map: &mut Map<String, Value>) {
             *one = json!([one.take(), "null"]);
         }
         _ => {}
-    }
-    if let Some(Value::Array(values)) = map.get_mut("enum")
-        && !values.contains(&Value::Null)
-    {
-        values.push(Value::Null);
     }
 }
 

@@ -160,7 +160,7 @@ impl Numbers {
     fn is_long(self, number: &Decimal) -> bool {
         let cap = self.digits.integer as usize;
         let len = number.integer.len();
-        // Steps have few digits: where 18 are written, there is room for a multiple in the last hundredth.
+        // A step is at most 10,000: beyond a number of 18 digits that do not begin with 99, multiples are still written.
         let is_last = cap < 18 || number.integer.starts_with("99");
         len > cap
             || (len == cap && is_last)

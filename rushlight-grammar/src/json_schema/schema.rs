@@ -163,13 +163,8 @@ impl<'a> Compiler<'a> {
                 made("type", Test::Types(mask))
             }
             "enum" => match value {
-                Value::Array(values) => {
-                    let mut values = values.clone();
-                    if map.get("nullable") == Some(&Value::Bool(true)) && map.contains_key("type") {
-                        values.push(Value::Null);
-                    }
-                    made("enum", Test::Values(Rc::new(values)))
-                }
+                // OpenAPI 3.0.3 has `nullable` widen the type alone: `null` has to be listed.
+                Value::Array(values) => made("enum", Test::Values(Rc::new(values.clone()))),
                 _ => Err(("enum", "must be an array".to_owned())),
             },
             "const" => made("const", Test::Values(Rc::new(vec![value.clone()]))),

@@ -106,6 +106,22 @@ fn types_and_constants() {
         &["null", "\"x\""],
         &["1"],
     );
+    // What lists its values lists `null` too.
+    for values in [json!({"enum": ["a"]}), json!({"const": "a"})] {
+        let mut schema = json!({"type": "string", "nullable": true});
+        schema
+            .as_object_mut()
+            .unwrap()
+            .extend(values.as_object().unwrap().clone());
+        check_unguarded(schema.clone(), &["\"a\""], &["null"]);
+        schema["not"] = json!({"type": "array", "uniqueItems": true});
+        check(schema, &["\"a\""], &["null"]);
+    }
+    check_unguarded(
+        json!({"type": "string", "nullable": true, "enum": ["a", null]}),
+        &["null", "\"a\""],
+        &["\"b\""],
+    );
     check_unguarded(
         json!({"enum": [1, "a", null, {"k": [2]}, 1.5]}),
         &["1", "\"a\"", "null", r#"{"k":[2]}"#, "1.5"],

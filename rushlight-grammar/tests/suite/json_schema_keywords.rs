@@ -480,6 +480,7 @@ that are walked through it.
 
 Undeclared members are kept distinct by a guard wherever they are allowed; with guards off, a schema that counts them is
 refused. Members come in the order in which they are declared, undeclared ones last, and no white space stands between tokens.
+`nullable` adds `null` to the `type` beside it and to nothing else: an `enum` lists it itself.
 
 What is valid but never written: numbers of more than 19 digits before the point, 17 after it or 3 in the exponent, unless a
 `const` or `enum` names them with no other keyword about numbers beside it; exponents and `-0` beside `multipleOf`, `const`, `enum`, `not` and bounds other than a lower one

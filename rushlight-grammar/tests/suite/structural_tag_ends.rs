@@ -135,9 +135,14 @@ fn a_value_begins_with_all_that_its_schema_takes() {
         &["A[1,1]B"],
     );
     check(
-        with(json!({"nullable": true, "enum": [[1, 1], [1, 2]]})),
+        with(json!({"nullable": true, "enum": [[1, 1], [1, 2], null]})),
         &["A[1,2]B", "AnullB"],
         &["A[1,1]B"],
+    );
+    check(
+        with(json!({"nullable": true, "enum": [[1, 1], [1, 2]]})),
+        &["A[1,2]B"],
+        &["A[1,1]B", "AnullB"],
     );
     // A percent-encoded pointer, and one through a resource of its own.
     check(
