@@ -2,11 +2,13 @@
 //!
 //! The dialect is that of Rust's `regex` crate, without what a finite automaton cannot do: no back references, no look-around
 //! (`\b` included). The pattern is anchored at both ends; `^` and `$` may stand there and nowhere else. `.` is any character but
-//! a line feed. `\d`, `\w`, `\s` and their opposites are ASCII; the inline flags `(?i)`, `(?s)` and `(?x)` work.
+//! a line feed. `\d`, `\w`, `\s` and their opposites are ASCII; the inline flags `(?i)`, `(?s)` and `(?x)` work. `(?i)` folds
+//! classes as Unicode does: with it `\w`, as `[a-z]`, has `ſ` and the Kelvin sign too.
 
 use llguidance::derivre::RegexAst;
 use regex_syntax::ast::{
-    Assertion, AssertionKind, Ast, ErrorKind, RepetitionKind, RepetitionRange, Span,
+    Assertion, AssertionKind, Ast, ClassAscii, ClassAsciiKind, ClassBracketed, ClassPerl,
+    ClassPerlKind, ClassSet, ClassSetItem, ErrorKind, RepetitionKind, RepetitionRange, Span,
 };
 use regex_syntax::hir::{Capture, Class, Hir, HirKind, Look, Repetition};
 
@@ -74,21 +76,18 @@ pub(crate) fn printed(pattern: &str, limits: &Limits) -> Result<String> {
 /// A pattern, read.
 struct Read<'p> {
     pattern: &'p str,
-    /// Of every class that was written out: where it ends in the text that was read, and in the pattern.
-    shifts: Vec<(usize, usize)>,
     ast: Ast,
     hir: Hir,
 }
 
 impl<'p> Read<'p> {
     fn new(pattern: &'p str, limits: &Limits) -> Result<Self> {
-        let (text, shifts) = ascii_classes(pattern);
         let depth = u32::try_from(limits.depth).unwrap_or(u32::MAX);
         let parsed = regex_syntax::ast::parse::ParserBuilder::new()
             .nest_limit(depth)
             .build()
-            .parse(&text);
-        let ast = parsed.map_err(|e| {
+            .parse(pattern);
+        let mut ast = parsed.map_err(|e| {
             let kind = match e.kind() {
                 ErrorKind::NestLimitExceeded(_) => GrammarErrorKind::Limit,
                 ErrorKind::UnsupportedLookAround | ErrorKind::UnsupportedBackreference => {
@@ -96,29 +95,25 @@ impl<'p> Read<'p> {
                 }
                 _ => GrammarErrorKind::Invalid,
             };
-            let at = place(pattern, &shifts, e.span().start.offset);
+            let at = place(pattern, e.span().start.offset);
             GrammarError::new(kind, format!("pattern: {}", e.kind())).with_place(at)
         })?;
+        to_ascii(&mut ast);
         let translated = regex_syntax::hir::translate::TranslatorBuilder::new()
             .unicode(true)
             .utf8(true)
             .build()
-            .translate(&text, &ast);
+            .translate(pattern, &ast);
         let hir = translated.map_err(|e| {
-            let at = place(pattern, &shifts, e.span().start.offset);
+            let at = place(pattern, e.span().start.offset);
             let message = format!("pattern: {}", e.kind());
             GrammarError::new(GrammarErrorKind::Invalid, message).with_place(at)
         })?;
-        Ok(Self {
-            pattern,
-            shifts,
-            ast,
-            hir,
-        })
+        Ok(Self { pattern, ast, hir })
     }
 
     fn at(&self, error: GrammarError, span: &Span) -> GrammarError {
-        error.with_place(place(self.pattern, &self.shifts, span.start.offset))
+        error.with_place(place(self.pattern, span.start.offset))
     }
 
     /// Depth is bounded by the parser's own limit.
@@ -211,17 +206,9 @@ fn parts(ast: &Ast) -> &[Ast] {
     }
 }
 
-/// The place in `pattern` of what stands at `offset` in the text that was read.
-fn place(pattern: &str, shifts: &[(usize, usize)], offset: usize) -> Place {
-    let known = shifts.partition_point(|&(read, _)| read <= offset);
-    let last = known.checked_sub(1).and_then(|last| shifts.get(last));
-    let (read, given) = last.copied().unwrap_or_default();
-    let mut end = given + (offset - read);
-    if let Some(&(_, next)) = shifts.get(known) {
-        // Inside a class that was written out.
-        end = end.min(next.saturating_sub(2));
-    }
-    let before = pattern.get(..end).unwrap_or(pattern);
+/// The place in `pattern` of the byte `offset`.
+fn place(pattern: &str, offset: usize) -> Place {
+    let before = pattern.get(..offset).unwrap_or(pattern);
     let line = before.rsplit('\n').next().unwrap_or("");
     Place::Text {
         rule: None,
@@ -268,42 +255,54 @@ fn satisfiable(hir: &Hir) -> Option<Hir> {
     }
 }
 
-/// Writes `\d`, `\w` and `\s` out as ASCII classes; with the ends of each in the result and in `pattern`.
-fn ascii_classes(pattern: &str) -> (String, Vec<(usize, usize)>) {
-    let mut shifts = Vec::new();
-    let mut given = 0;
-    let mut out = String::with_capacity(pattern.len());
-    let mut chars = pattern.chars().peekable();
-    while let Some(c) = chars.next() {
-        given += c.len_utf8();
-        if c != '\\' {
-            out.push(c);
-            continue;
+/// Makes the classes `\d`, `\w`, `\s` and their opposites those of ASCII. Depth is bounded by the parser's own limit.
+fn to_ascii(ast: &mut Ast) {
+    match ast {
+        Ast::ClassPerl(perl) => {
+            *ast = Ast::class_bracketed(ClassBracketed {
+                span: perl.span,
+                negated: false,
+                kind: ClassSet::Item(ascii(perl)),
+            });
         }
-        let class = match chars.peek() {
-            Some('d') => "[0-9]",
-            Some('D') => "[^0-9]",
-            Some('w') => "[0-9A-Za-z_]",
-            Some('W') => "[^0-9A-Za-z_]",
-            Some('s') => "[ \\t\\n\\r\\x0b\\x0c]",
-            Some('S') => "[^ \\t\\n\\r\\x0b\\x0c]",
-            _ => "",
-        };
-        if class.is_empty() {
-            out.push(c);
-            if let Some(escaped) = chars.next() {
-                given += escaped.len_utf8();
-                out.push(escaped);
-            }
-        } else {
-            // Classes nest, so this stands inside brackets too.
-            out.push_str(class);
-            chars.next();
-            given += 1;
-            shifts.push((out.len(), given));
+        Ast::ClassBracketed(class) => set_to_ascii(&mut class.kind),
+        Ast::Repetition(repetition) => to_ascii(&mut repetition.ast),
+        Ast::Group(group) => to_ascii(&mut group.ast),
+        Ast::Alternation(alternation) => alternation.asts.iter_mut().for_each(to_ascii),
+        Ast::Concat(concat) => concat.asts.iter_mut().for_each(to_ascii),
+        _ => {}
+    }
+}
+
+fn set_to_ascii(set: &mut ClassSet) {
+    match set {
+        ClassSet::Item(item) => item_to_ascii(item),
+        ClassSet::BinaryOp(operation) => {
+            set_to_ascii(&mut operation.lhs);
+            set_to_ascii(&mut operation.rhs);
         }
     }
-    (out, shifts)
+}
+
+fn item_to_ascii(item: &mut ClassSetItem) {
+    match item {
+        ClassSetItem::Perl(perl) => *item = ascii(perl),
+        ClassSetItem::Bracketed(class) => set_to_ascii(&mut class.kind),
+        ClassSetItem::Union(union) => union.items.iter_mut().for_each(item_to_ascii),
+        _ => {}
+    }
+}
+
+fn ascii(perl: &ClassPerl) -> ClassSetItem {
+    ClassSetItem::Ascii(ClassAscii {
+        span: perl.span,
+        kind: match perl.kind {
+            ClassPerlKind::Digit => ClassAsciiKind::Digit,
+            ClassPerlKind::Space => ClassAsciiKind::Space,
+            ClassPerlKind::Word => ClassAsciiKind::Word,
+        },
+        negated: perl.negated,
+    })
 }
 
 /// The pattern without `^` at its start and `$` at its end, through groups and alternatives.
@@ -345,7 +344,9 @@ mod tests {
             ("a(", "1:2: pattern: unclosed group"),
             ("\\d+(", "1:4: pattern: unclosed group"),
             ("é\\w\n\\s[\\d](", "2:7: pattern: unclosed group"),
-            ("\\d[b-\\d]", "1:4: pattern: "),
+            ("\\d[b-\\d]", "1:6: pattern: "),
+            ("[+-\\d]", "1:4: pattern: "),
+            ("[\\d-z]", "1:2: pattern: "),
             (
                 "\\da{1000000}",
                 "1:4: pattern: a repetition of 1000000; the limit is 100000",
