@@ -25,13 +25,6 @@ pub(crate) fn lower(
     limits: &Limits,
 ) -> Result<Lowered> {
     limits.check_bytes(text.len())?;
-    let rules = text.lines().filter(|line| line.contains(':')).count();
-    if rules > limits.rules {
-        return Err(GrammarError::new(
-            GrammarErrorKind::Limit,
-            format!("{rules} rules; the limit is {}", limits.rules),
-        ));
-    }
     let (pieces, unclosed) = pieces(text);
     check_depth(text, &pieces, limits)?;
     if let Some(open) = unclosed {
@@ -68,9 +61,18 @@ enum Piece<'a> {
 fn pieces(text: &str) -> (Vec<Piece<'_>>, Option<usize>) {
     let mut out = Vec::new();
     let (mut code, mut at, mut unclosed) = (0, 0, None);
-    while let Some(found) = text.get(at..).and_then(|rest| rest.find(['"', '/', '#'])) {
+    while let Some(found) = text
+        .get(at..)
+        .and_then(|rest| rest.find(['"', '/', '#', '<']))
+    {
         let open = at + found;
         let (sign, inside) = text.get(open..).unwrap_or("").split_at(1);
+        if sign == "<" {
+            // The name of a token, as `</think>`, is code. Where it is none the engine's lexer fails.
+            let end = inside.find(|c: char| matches!(c, '<' | '>') || c.is_whitespace());
+            at = open + 1 + end.unwrap_or(inside.len());
+            continue;
+        }
         let is_comment = sign == "#" || sign == "/" && inside.starts_with('/');
         let body = match sign {
             _ if is_comment => inside.split('\n').next(),
@@ -124,26 +126,46 @@ fn closed(inside: &str, end: char, in_line: bool) -> Option<&str> {
     None
 }
 
+/// Checks how deep groups are nested, and how deep they are when every rule stands in the one before: the engine recurses over both.
 fn check_depth(text: &str, pieces: &[Piece<'_>], limits: &Limits) -> Result<()> {
-    let mut depth = 0usize;
+    let (mut depth, mut deepest, mut total) = (0usize, 0usize, 0usize);
+    let mut before = None;
     for piece in pieces {
+        let after = before.replace(piece);
         let Piece::Code(code) = piece else {
             continue;
         };
+        // What follows a text is no rule's colon but one of JSON.
+        let of_json = match after {
+            Some(Piece::Text(_)) => code.len() - code.trim_start().len(),
+            _ => usize::MAX,
+        };
         for (at, c) in code.char_indices() {
             match c {
-                '(' | '[' | '{' => depth += 1,
+                '(' | '[' | '{' => {
+                    depth += 1;
+                    if depth > deepest {
+                        deepest = depth;
+                        total += 1;
+                    }
+                }
                 ')' | ']' | '}' => depth = depth.saturating_sub(1),
+                ':' if at != of_json => {
+                    deepest = depth;
+                    total += 1;
+                }
                 _ => {}
             }
-            if depth > limits.depth {
-                let start = code.as_ptr().addr() - text.as_ptr().addr();
-                return Err(GrammarError::new(
-                    GrammarErrorKind::Limit,
-                    format!("groups are nested more than {} deep", limits.depth),
-                )
+            let message = if depth > limits.depth {
+                format!("groups are nested more than {} deep", limits.depth)
+            } else if total > limits.rules {
+                format!("more than {} rules and groups in groups", limits.rules)
+            } else {
+                continue;
+            };
+            let start = code.as_ptr().addr() - text.as_ptr().addr();
+            return Err(GrammarError::new(GrammarErrorKind::Limit, message)
                 .with_place(place(text, start + at)));
-            }
         }
     }
     Ok(())
@@ -228,6 +250,53 @@ mod tests {
         for hidden in ["a: ", "a: /x\n\"/ ", "a: \"é\" \"", "a: /x\\/ "] {
             let error = lower(&format!("{hidden}{deep}"), None, &limits).unwrap_err();
             assert_eq!(error.kind(), GrammarErrorKind::Limit, "{hidden}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_token_opens_nothing() {
+        let grammar = "start: <think> \"a\" </think> (\"b\" | </a\"b#c> /x/) // </d>";
+        assert_eq!(literals(&pieces(grammar).0), ["a", "b", "x"]);
+        let hidden = format!("start: </a> {} </b>", "t{".repeat(1000));
+        let error = lower(&hidden, None, &Limits::default()).unwrap_err();
+        assert!(
+            error.to_string().starts_with("1:514: groups are nested"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn rules_and_groups_are_counted_as_deep_as_they_may_stand_in_each_other() {
+        let limits = Limits {
+            rules: 20,
+            ..Limits::default()
+        };
+        let chain = |rules: usize, groups: usize, end: &str| -> String {
+            let (open, close) = ("(".repeat(groups), ")".repeat(groups));
+            let rules: String = (0..rules)
+                .map(|n| format!("r{n}: {open} r{} {close}{end}", n + 1))
+                .collect();
+            format!("start: r0{end}{rules}")
+        };
+        for (text, is_within) in [
+            (chain(18, 0, "\n"), true),
+            (chain(20, 0, "\n"), false),
+            (chain(20, 0, " -> x "), false),
+            (chain(6, 2, "\n"), true),
+            (chain(7, 2, "\n"), false),
+            // Beside each other they are no deeper.
+            (format!("start: {}", "(\"a\") ".repeat(50)), true),
+            (
+                format!(
+                    "start: %json {{{}\"type\": \"integer\"}}",
+                    "\"description\" : \"a:b\", ".repeat(50)
+                ),
+                true,
+            ),
+        ] {
+            let e = lower(&text, None, &limits).err();
+            let is_limit = e.is_some_and(|e| e.to_string().contains("more than 20 rules"));
+            assert_eq!(is_limit, !is_within, "{text}");
         }
     }
 }

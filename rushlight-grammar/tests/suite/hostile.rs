@@ -73,7 +73,26 @@ fn lark() {
     let chain: String = (0..5000)
         .map(|n| format!("r{n}: \"a\" r{}\n", n + 1))
         .collect();
+    // Each rule in a group of the one before, on one line.
+    let (open, close) = ("(".repeat(27), ")".repeat(27));
+    let groups: String = (0..700)
+        .map(|n| format!("r{n}: {open} r{} | \"b\" {close} -> x ", n + 1))
+        .collect();
     for (name, text) in [
+        ("groups", format!("start: r0\n{groups}r700: \"b\"\n")),
+        (
+            "hidden",
+            format!("start: </a> {}</b>", "t{".repeat(620_000)),
+        ),
+        (
+            "line",
+            format!(
+                "start: {}\"a\"",
+                (0..120_000)
+                    .map(|n| format!("r{n} -> x r{n}: "))
+                    .collect::<String>()
+            ),
+        ),
         ("nested", nested),
         ("left", "start: start \"a\" | \"b\"".to_owned()),
         ("stars", "start: (\"a\"*)*".to_owned()),
