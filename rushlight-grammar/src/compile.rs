@@ -288,6 +288,11 @@ pub(crate) fn engine_error(text: &str, source: &str) -> GrammarError {
 }
 
 fn failed(reason: &str) -> GrammarError {
+    // The engine numbers them in 16 bits, and counts a Lark grammar's no earlier.
+    if reason.contains("symbols.len() < u16::MAX") {
+        let message = "the grammar has more symbols than the mask engine can number";
+        return GrammarError::new(GrammarErrorKind::Limit, message);
+    }
     let message = format!("the mask engine failed over this source: {reason}");
     GrammarError::new(GrammarErrorKind::Internal, message)
 }

@@ -77,6 +77,13 @@ fn what_is_small_and_takes_long_is_compiled_with_the_limits_of_large_sources() {
 }
 
 #[test]
+fn more_symbols_than_the_engine_has_are_a_limit() {
+    let text = format!("start: {}\"a\"", "\"a\" | ".repeat(66_000));
+    let e = compile(&GrammarSource::Lark(text)).unwrap_err();
+    assert_eq!(e.first().kind(), GrammarErrorKind::Limit, "{e}");
+}
+
+#[test]
 fn what_is_no_schema_is_a_report() {
     let e = compile(&GrammarSource::JsonSchema(
         json!({"type": "flibbertigibbet"}),
