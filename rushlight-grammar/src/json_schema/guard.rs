@@ -9,25 +9,27 @@ mod exact;
 mod run;
 mod seen;
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashSet};
-use jsonschema::{Draft, Registry, Validator};
+use jsonschema::{Draft, PatternOptions, Registry, ValidationOptions, Validator};
 use llguidance::panic_utils::catch_unwind;
 use serde_json::{Map, Value, json};
 
 use super::compiler::{Compiler, StateId};
-use super::document::Dialect;
+use super::document::{Dialect, push_step};
 use super::emit::Emitter;
+use super::pattern::{Judged, judged};
 use super::schema::{NodeId, Origin};
 use crate::GrammarErrorKind;
 use crate::lower::{Guard, GuardRun};
 use run::Run;
 
 /// What the schema's document is called inside the validator.
-const DOCUMENT: &str = "urn:rushlight:schema";
+const DOCUMENT: &str = "rushlight:///schema";
 
 /// One place of the plan.
 #[derive(Default)]
@@ -172,6 +174,7 @@ impl<'a> Compiler<'a> {
         };
         let mut document = root.value.clone();
         self.honour_nullable(&mut document);
+        let rewritten = self.write_patterns(&mut document);
         if let Value::Object(map) = &mut document {
             // The dialect is given; a `$schema` that the validator does not know must not stop it.
             map.shift_remove("$schema");
@@ -200,7 +203,7 @@ impl<'a> Compiler<'a> {
                 .literals(*state)
                 .iter()
                 .map(|(node, positive)| {
-                    let schema = self.schema_of(*node);
+                    let schema = self.schema_of(*node, &rewritten);
                     if *positive {
                         schema
                     } else {
@@ -215,7 +218,7 @@ impl<'a> Compiler<'a> {
                 parts
             };
             let build = AssertUnwindSafe(|| {
-                Ok(super::format::register(jsonschema::options())
+                Ok(super::format::register(options(rewritten.any))
                     .with_draft(draft)
                     .should_validate_formats(true)
                     .with_registry(&registry)
@@ -252,13 +255,61 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    fn schema_of(&self, node: NodeId) -> Value {
+    /// Writes the patterns in the dialect of the validator.
+    fn write_patterns(&self, document: &mut Value) -> Rewritten {
+        let mut places: Vec<&str> = Vec::new();
+        places.extend(self.nodes.iter().filter_map(|node| match &node.origin {
+            Origin::Place(place) => Some(place.pointer.as_str()),
+            _ => None,
+        }));
+        // What is inside first: the pointers are those from before.
+        places.sort_by_key(|pointer| Reverse(pointer.len()));
+        let mut done = Rewritten::default();
+        for pointer in places {
+            let Some(Value::Object(map)) = document.pointer_mut(pointer) else {
+                continue;
+            };
+            if let Some(Value::String(pattern)) = map.get_mut("pattern")
+                && let Judged::Written(written) = judged(pattern)
+            {
+                *pattern = written;
+                done.any = true;
+            }
+            let Some(Value::Object(members)) = map.get_mut("patternProperties") else {
+                continue;
+            };
+            let names: Vec<String> = members.keys().cloned().collect();
+            for name in names {
+                let Judged::Written(mut written) = judged(&name) else {
+                    continue;
+                };
+                // Another member may be written so.
+                while members.contains_key(&written) {
+                    written.push_str("(?:)");
+                }
+                let member = members.shift_remove(&name).unwrap_or_default();
+                let mut from = format!("{pointer}/patternProperties");
+                push_step(&mut from, &name);
+                let mut to = String::new();
+                push_step(&mut to, &written);
+                done.renamed.insert(from, to);
+                done.any = true;
+                members.insert(written, member);
+            }
+        }
+        done
+    }
+
+    fn schema_of(&self, node: NodeId, rewritten: &Rewritten) -> Value {
         match self.nodes.get(node.0 as usize).map(|n| &n.origin) {
             Some(Origin::Place(place)) => match place.value {
                 // The array form of `dependencies`.
                 Value::Array(names) => json!({"required": names}),
                 Value::String(name) => json!({"required": [name]}),
-                _ => json!({"$ref": format!("{DOCUMENT}#{}", encode_fragment(&place.pointer))}),
+                _ => {
+                    let pointer = rewritten.moved(&place.pointer);
+                    json!({"$ref": format!("{DOCUMENT}#{}", encode_fragment(&pointer))})
+                }
             },
             Some(Origin::Constant(value, _)) => json!({"enum": [**value]}),
             Some(Origin::Always(always)) => {
@@ -282,11 +333,56 @@ fn has_key(value: &Value, key: &str) -> bool {
     }
 }
 
+/// What became of patterns that the validator reads otherwise.
+#[derive(Default)]
+struct Rewritten {
+    /// Whether there are some.
+    any: bool,
+    /// The last steps of members of `patternProperties`, which have other names now, by the pointers from before.
+    renamed: HashMap<String, String>,
+}
+
+impl Rewritten {
+    /// What `pointer` is now.
+    fn moved(&self, pointer: &str) -> String {
+        let mut out = String::with_capacity(pointer.len());
+        let ends = pointer.match_indices('/').map(|(at, _)| at).skip(1);
+        let mut start = 0;
+        for end in ends.chain([pointer.len()]) {
+            let step = pointer.get(start..end).unwrap_or_default();
+            let known = self.renamed.get(pointer.get(..end).unwrap_or_default());
+            out.push_str(known.map_or(step, String::as_str));
+            start = end;
+        }
+        out
+    }
+}
+
 /// Whether the validator can judge by `pattern`.
 pub(super) fn knows_pattern(pattern: &str) -> bool {
-    let build =
-        AssertUnwindSafe(|| Ok(jsonschema::validator_for(&json!({"pattern": pattern})).is_ok()));
+    let (pattern, looks_back) = match judged(pattern) {
+        Judged::AsItIs => (pattern.to_owned(), false),
+        Judged::Written(written) => (written, true),
+        Judged::Unknown => return false,
+    };
+    let build = AssertUnwindSafe(|| {
+        Ok(options(looks_back)
+            .build(&json!({"pattern": pattern}))
+            .is_ok())
+    });
     catch_unwind(build).unwrap_or(false)
+}
+
+/// A match that goes back more often is given up, and the value refused: patterns that look back may take exponential time.
+const BACKTRACKS: usize = 20_000;
+
+fn options<'a>(looks_back: bool) -> ValidationOptions<'a> {
+    let options = jsonschema::options();
+    if looks_back {
+        return options
+            .with_pattern_options(PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS));
+    }
+    options
 }
 
 fn add_null(map: &mut Map<String, Value>) {

@@ -6,7 +6,10 @@
 //! look-ahead outside of repetitions. Back-references, look-behind, `\b`, and look-ahead under `*` are not regular in this
 //! form and are refused; the caller guards them instead.
 
+mod judged;
+
 use super::rx::Rx;
+pub(super) use judged::{Judged, judged};
 
 /// Nested groups allowed in a pattern.
 const MAX_DEPTH: usize = 200;
@@ -16,7 +19,23 @@ const MAX_COUNT: u32 = 100_000;
 /// The language of whole texts in which `pattern` finds a match, or why it cannot be stated.
 pub(super) fn search(pattern: &str) -> Result<Rx, String> {
     let node = Parser::new(pattern).parse()?;
-    begin(&node)
+    begin(&regular(node)?)
+}
+
+/// `node` without its groups, or why it is not regular.
+fn regular(node: Node) -> Result<Node, String> {
+    let each = |parts: Vec<Node>| parts.into_iter().map(regular).collect::<Result<_, _>>();
+    Ok(match node {
+        Node::Cat(parts) => Node::Cat(each(parts)?),
+        Node::Alt(parts) => Node::Alt(each(parts)?),
+        Node::Rep(inner, min, max) => Node::Rep(Box::new(regular(*inner)?), min, max),
+        Node::Ahead(inner, positive) => Node::Ahead(Box::new(regular(*inner)?), positive),
+        Node::Group(_, inner) => regular(*inner)?,
+        Node::Behind(..) => return Err("look-behind".to_owned()),
+        Node::Boundary(_) => return Err("a word boundary".to_owned()),
+        Node::Back(_) => return Err("a back-reference".to_owned()),
+        Node::Plain(_) | Node::Begin | Node::End => node,
+    })
 }
 
 /// The language of texts that `pattern`, given without anchors, matches from end to end.
@@ -36,6 +55,13 @@ enum Node {
     Begin,
     End,
     Ahead(Box<Node>, bool),
+    Behind(Box<Node>, bool),
+    /// `\b`, or `\B`.
+    Boundary(bool),
+    /// A group that is counted, by its number from 1.
+    Group(usize, Box<Node>),
+    /// What the group of this number or name matched.
+    Back(String),
 }
 
 impl Node {
@@ -44,7 +70,7 @@ impl Node {
             Node::Plain(_) => true,
             Node::Cat(parts) | Node::Alt(parts) => parts.iter().all(Node::is_plain),
             Node::Rep(inner, ..) => inner.is_plain(),
-            Node::Begin | Node::End | Node::Ahead(..) => false,
+            _ => false,
         }
     }
 
@@ -73,9 +99,7 @@ impl Node {
                     .collect::<Result<Vec<_>, _>>()?,
             ),
             Node::Rep(inner, min, max) => Rx::Rep(Box::new(inner.to_rx()?), *min, *max),
-            Node::Begin | Node::End | Node::Ahead(..) => {
-                return Err("an anchor or look-ahead inside a repetition".to_owned());
-            }
+            _ => return Err("an anchor or look-ahead inside a repetition".to_owned()),
         })
     }
 }
@@ -172,9 +196,7 @@ fn follow(node: &Node, rest: Rx) -> Result<Rx, String> {
             ]))
         }
         Node::Begin => Err("a start anchor after other text".to_owned()),
-        Node::Rep(..) | Node::Plain(_) => {
-            Err("an anchor or look-ahead inside a repetition".to_owned())
-        }
+        _ => Err("an anchor or look-ahead inside a repetition".to_owned()),
     }
 }
 
@@ -182,9 +204,16 @@ fn follow(node: &Node, rest: Rx) -> Result<Rx, String> {
 const ANY: &str = r"[^\n\r\u{2028}\u{2029}]";
 const SPACE: &str = r"\t\n\x0B\x0C\r \u{a0}\u{1680}\u{2000}-\u{200a}\u{2028}\u{2029}\u{202f}\u{205f}\u{3000}\u{feff}";
 
+// The opposites as ranges: a class in a class is not read alike everywhere.
+const NO_DIGIT: &str = r"\u{0}-/:-\u{10ffff}";
+const NO_WORD: &str = r"\u{0}-/:-@\u{5b}-\u{5e}`\u{7b}-\u{10ffff}";
+const NO_SPACE: &str = r"\u{0}-\u{8}\u{e}-\u{1f}!-\u{9f}\u{a1}-\u{167f}\u{1681}-\u{1fff}\u{200b}-\u{2027}\u{202a}-\u{202e}\u{2030}-\u{205e}\u{2060}-\u{2fff}\u{3001}-\u{fefe}\u{ff00}-\u{10ffff}";
+
 struct Parser<'a> {
     chars: std::iter::Peekable<std::str::Chars<'a>>,
     depth: usize,
+    groups: usize,
+    names: Vec<(String, usize)>,
 }
 
 impl<'a> Parser<'a> {
@@ -192,10 +221,12 @@ impl<'a> Parser<'a> {
         Self {
             chars: pattern.chars().peekable(),
             depth: 0,
+            groups: 0,
+            names: Vec::new(),
         }
     }
 
-    fn parse(mut self) -> Result<Node, String> {
+    fn parse(&mut self) -> Result<Node, String> {
         let node = self.alternatives()?;
         match self.chars.next() {
             None => Ok(node),
@@ -316,30 +347,53 @@ impl<'a> Parser<'a> {
     }
 
     fn group(&mut self) -> Result<Node, String> {
-        let mut ahead = None;
+        type Made = fn(Box<Node>) -> Node;
+        let mut look: Option<Made> = None;
+        let mut number = None;
         if self.chars.next_if_eq(&'?').is_some() {
             match self.chars.next() {
                 Some(':') => {}
-                Some('=') => ahead = Some(true),
-                Some('!') => ahead = Some(false),
+                Some('=') => look = Some(|inner| Node::Ahead(inner, true)),
+                Some('!') => look = Some(|inner| Node::Ahead(inner, false)),
                 Some('<') => {
-                    if matches!(self.chars.peek(), Some('=' | '!')) {
-                        return Err("look-behind".to_owned());
+                    if self.chars.next_if_eq(&'=').is_some() {
+                        look = Some(|inner| Node::Behind(inner, true));
+                    } else if self.chars.next_if_eq(&'!').is_some() {
+                        look = Some(|inner| Node::Behind(inner, false));
+                    } else {
+                        let name = self.name().ok_or("an unclosed group name")?;
+                        self.groups += 1;
+                        self.names.push((name, self.groups));
+                        number = Some(self.groups);
                     }
-                    while self.chars.next().ok_or("an unclosed group name")? != '>' {}
                 }
                 Some('P') => return Err("a Python-style group".to_owned()),
                 _ => return Err("an inline flag group".to_owned()),
             }
+        } else {
+            self.groups += 1;
+            number = Some(self.groups);
         }
         let inner = self.alternatives()?;
         if self.chars.next() != Some(')') {
             return Err("an unclosed group".to_owned());
         }
-        Ok(match ahead {
-            Some(positive) => Node::Ahead(Box::new(inner), positive),
-            None => inner,
+        Ok(match (look, number) {
+            (Some(look), _) => look(Box::new(inner)),
+            (None, Some(number)) => Node::Group(number, Box::new(inner)),
+            (None, None) => inner,
         })
+    }
+
+    /// The name up to `>`.
+    fn name(&mut self) -> Option<String> {
+        let mut name = String::new();
+        loop {
+            match self.chars.next()? {
+                '>' => return Some(name),
+                c => name.push(c),
+            }
+        }
     }
 
     fn class(&mut self) -> Result<Node, String> {
@@ -373,7 +427,7 @@ impl<'a> Parser<'a> {
             body.push_str(&low);
         }
         Ok(Node::Plain(match (negated, body.is_empty()) {
-            (false, true) => "[a&&b]".to_owned(),
+            (false, true) => "[^\\u{0}-\\u{10ffff}]".to_owned(),
             (true, true) => "(?s:.)".to_owned(),
             (false, false) => format!("[{body}]"),
             (true, false) => format!("[^{body}]"),
@@ -403,8 +457,19 @@ impl<'a> Parser<'a> {
 
     fn escape(&mut self) -> Result<Node, String> {
         match self.chars.peek() {
-            Some('b' | 'B') => return Err("a word boundary".to_owned()),
-            Some('1'..='9' | 'k') => return Err("a back-reference".to_owned()),
+            Some('b' | 'B') => return Ok(Node::Boundary(self.chars.next() == Some('b'))),
+            Some('1'..='9') => {
+                let digits = std::iter::from_fn(|| self.chars.next_if(char::is_ascii_digit));
+                return Ok(Node::Back(digits.collect()));
+            }
+            Some('k') => {
+                self.chars.next();
+                let name = match self.chars.next() {
+                    Some('<') => self.name(),
+                    _ => None,
+                };
+                return Ok(Node::Back(name.ok_or("a back-reference without a name")?));
+            }
             // Not ECMA-262, but common in schemas written for other engines.
             Some('A') => {
                 self.chars.next();
@@ -430,11 +495,11 @@ impl<'a> Parser<'a> {
         let set = |s: &str| Ok(Escaped::Set(s.to_owned()));
         match c {
             'd' => set("0-9"),
-            'D' => set("[^0-9]"),
+            'D' => set(NO_DIGIT),
             'w' => set("0-9A-Za-z_"),
-            'W' => set("[^0-9A-Za-z_]"),
+            'W' => set(NO_WORD),
             's' => set(SPACE),
-            'S' => Ok(Escaped::Set(format!("[^{SPACE}]"))),
+            'S' => set(NO_SPACE),
             'p' | 'P' => self.property(c),
             'n' => Ok(Escaped::Char('\n')),
             'r' => Ok(Escaped::Char('\r')),

@@ -486,7 +486,8 @@ What is valid but never written: numbers of more than 19 digits before the point
 `const` or `enum` names them with no other keyword about numbers beside it; exponents and `-0` beside `multipleOf`, `const`, `enum`, `not` and bounds other than a lower one
 of 0; `1.0` where the type is `integer`; of the multiples of a step with decimals, some with fewer decimals than the step has
 (`0.5` for 0.25). Where a guard judges a value, numbers in it that a 64-bit integer or float does not hold as they are written, and where the
-schema has a `multipleOf`, those of more than 15 digits. Of some formats a part of the texts: no date of the year 0000, no leap second but at offset zero, no quoted local part
+schema has a `multipleOf`, those of more than 15 digits. Strings and names with an escape that they can do without (`\\u0061`,
+`\\/`), and in strings U+007F without one. Of some formats a part of the texts: no date of the year 0000, no leap second but at offset zero, no quoted local part
 in `email`, no host name with `xn--` or of many long labels, none beyond ASCII in `idn-hostname`. Their complements hold no
 text that may be of the format. A schema that leaves nothing but what is never written is refused.
 

@@ -312,3 +312,86 @@ fn the_flag_for_null_is_one_of_schemas_only() {
         &["[null]", "[1,1]"],
     );
 }
+
+#[test]
+fn what_a_guard_judges_by_a_pattern_is_judged_as_ecma_does() {
+    let pattern = |pattern: &str| json!({"type": "string", "pattern": pattern});
+    check(
+        pattern(r"\bfoo\b"),
+        &[r#""foo""#, r#""éfoo""#],
+        &[r#""foox""#],
+    );
+    check(pattern(r"(?<=a)\w$"), &[r#""ab""#], &[r#""aé""#]);
+    check(pattern(r"^(\w)\1$"), &[r#""aa""#], &[r#""éé""#, r#""ab""#]);
+    // A look-ahead is the grammar's, but not under a keyword that only a guard can judge.
+    let ahead = json!({"required": ["t"], "properties": {"t": {"pattern": r"^(?!x)\w$"}}});
+    check(
+        json!({"type": "array", "items": ahead, "not": {"uniqueItems": true}}),
+        &[r#"[{"t":"a"},{"t":"a"}]"#],
+        &[r#"[{"t":"é"},{"t":"é"}]"#],
+    );
+    let members = json!({"patternProperties": {r"^\bx/~": {"type": "integer"}, "(?:)": true, r"(?<!\w)y": {"const": 1}}});
+    check(
+        members.clone(),
+        &[
+            r#"{"x/~":1}"#,
+            r#"{"éx/~":"s"}"#,
+            r#"{"by":2}"#,
+            r#"{"éy":1}"#,
+        ],
+        &[r#"{"x/~":"s"}"#, r#"{"éy":2}"#],
+    );
+    check(
+        json!({"patternProperties": {r"^\bx/~": {"not": {"uniqueItems": true}}}}),
+        &[r#"{"x/~":[1,1]}"#, r#"{"éx/~":[1]}"#],
+        &[r#"{"x/~":[1]}"#],
+    );
+    for unknown in [r"^(a)?\1b$", r"^(?:(a)|b)*\1$"] {
+        let report = compile_schema(&pattern(unknown), &SchemaOptions::default()).unwrap_err();
+        assert!(
+            report.to_string().contains("knows this pattern"),
+            "{report}"
+        );
+    }
+}
+
+#[test]
+fn relative_identifiers_have_a_base_in_guards_too() {
+    let judged = json!({"type": "array", "not": {"uniqueItems": true}});
+    let with = |more: Value| {
+        let mut schema = judged.clone();
+        schema
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        schema
+    };
+    for schema in [
+        with(json!({"$id": "root.json"})),
+        with(json!({"$id": "/schemas/root"})),
+        with(json!({"$schema": "http://json-schema.org/draft-04/schema#", "id": "root"})),
+        json!({"$ref": "sub", "$defs": {"sub": with(json!({"$id": "sub"}))}}),
+        json!({"$id": "http://example.com/a/", "$ref": "b", "$defs": {"b": with(json!({"$id": "b"}))}}),
+        with(
+            json!({"items": {"anyOf": [{"$id": "b.json", "type": "integer"}, {"type": "string"}]}}),
+        ),
+    ] {
+        check(schema, &["[1,1]"], &["[1]", "{}"]);
+    }
+}
+
+#[test]
+fn steps_of_many_remainders_are_left_to_a_guard() {
+    let multiples = json!({"type": "integer", "minimum": 1, "allOf": [{"multipleOf": 97}, {"multipleOf": 89}, {"multipleOf": 83}]});
+    check(multiples, &["716539", "1433078"], &["97", "8633", "0"]);
+    check(
+        json!({"type": "integer", "anyOf": [{"multipleOf": 97}, {"multipleOf": 89}, {"multipleOf": 83}]}),
+        &["97", "178", "83", "0"],
+        &["1", "98"],
+    );
+    check(
+        json!({"type": "integer", "not": {"anyOf": [{"multipleOf": 97}, {"multipleOf": 89}, {"multipleOf": 83}]}}),
+        &["1", "98"],
+        &["97", "178", "0"],
+    );
+}
