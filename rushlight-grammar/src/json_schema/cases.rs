@@ -10,6 +10,7 @@ use foldhash::HashSet;
 use super::compiler::{Compiler, StateId};
 use super::logic::{Atom, Case, Formula, Items, Kind, Members, Source};
 use super::rx::Rx;
+use super::schema::NodeId;
 
 /// Values of which an array of distinct items is bounded by the grammar.
 const FEW_VALUES: u64 = 64;
@@ -96,6 +97,9 @@ impl<'a> Compiler<'a> {
         formula: &Formula,
         kind: Kind,
     ) -> Vec<Case> {
+        if !self.charge(NodeId::TRUE, 1 + bases.len()) {
+            return Vec::new();
+        }
         match formula {
             Formula::True => bases,
             Formula::False => Vec::new(),

@@ -58,6 +58,10 @@ pub(super) struct Compiler<'a> {
     note_ids: HashMap<(NodeId, &'static str), usize>,
     /// Schemas being expanded at the present instance location, to see references that consume nothing.
     pub(super) visiting: Vec<NodeId>,
+    /// How many of them there are, those of the proofs around it included.
+    pub(super) nesting: usize,
+    /// Proofs of disjointness inside each other.
+    pub(super) proofs: u32,
     /// Emptiness verdicts with the depth to which they were looked into.
     pub(super) empty: HashMap<StateId, (u32, bool)>,
     /// Pairs of alternatives and whether they are proven disjoint; false while the proof is under way.
@@ -96,6 +100,8 @@ impl<'a> Compiler<'a> {
             notes: Vec::new(),
             note_ids: HashMap::default(),
             visiting: Vec::new(),
+            nesting: 0,
+            proofs: 0,
             empty: HashMap::default(),
             disjoint: HashMap::default(),
             mute: 0,

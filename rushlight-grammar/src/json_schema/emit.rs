@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 
 use super::MemberOrder;
 use super::cases::{ArrayShape, Bound, Class, ObjectShape};
@@ -42,6 +42,14 @@ impl Emitter {
         self.todo.push(state);
         Symbol::Rule(id)
     }
+}
+
+/// Remainders by all steps of a number together.
+const REMAINDERS: u64 = 10_000;
+
+fn remainders(steps: &HashSet<(u32, u32)>) -> u64 {
+    let coefficients = steps.iter().map(|&(coefficient, _)| u64::from(coefficient));
+    coefficients.fold(1, u64::saturating_mul)
 }
 
 impl<'a> Compiler<'a> {
@@ -102,6 +110,7 @@ impl<'a> Compiler<'a> {
                 continue;
             }
             if kind == Kind::Number {
+                let rx = self.affordable_number(state, rx, &base, &mut emitted);
                 alternatives.push(vec![out.rules.terminal(Terminal::Raw(rx))]);
             } else if let Some(rx) = self.affordable(state, rx, &mut emitted) {
                 alternatives.push(vec![out.rules.inhabited(Terminal::Quoted(rx))]);
@@ -124,6 +133,45 @@ impl<'a> Compiler<'a> {
             }
         }
         (alternatives, emitted)
+    }
+
+    /// The language of a number, without the steps whose remainders multiply beyond what can be looked through: a guard judges
+    /// them then.
+    fn affordable_number(
+        &mut self,
+        state: StateId,
+        rx: Rx,
+        base: &Rx,
+        emitted: &mut Emitted,
+    ) -> Rx {
+        let mut steps = HashSet::default();
+        rx.collect_steps(&mut steps);
+        if remainders(&steps) <= REMAINDERS {
+            return rx;
+        }
+        let parts = match &rx {
+            Rx::And(parts) => parts.as_slice(),
+            other => std::slice::from_ref(other),
+        };
+        let mut kept = vec![base.clone()];
+        let mut steps = HashSet::default();
+        for part in parts {
+            let mut with = steps.clone();
+            part.collect_steps(&mut with);
+            if remainders(&with) <= REMAINDERS {
+                steps = with;
+                kept.push(part.clone());
+            }
+        }
+        let literals = self.literals(state);
+        let node = literals.first().map_or(NodeId::TRUE, |(node, _)| *node);
+        self.need_guard(
+            node,
+            "multipleOf",
+            "the steps have too many remainders together",
+        );
+        emitted.guarded = true;
+        Rx::and(kept)
     }
 
     /// The language of a string, without its lengths where the intersection is too large to look through: a guard judges

@@ -136,6 +136,11 @@ pub(super) struct Case {
     pub(super) guarded: bool,
 }
 
+/// Proofs of disjointness inside each other; the innermost say "not proven".
+const NESTED_PROOFS: u32 = 16;
+/// Levels of schemas inside each other that take as much stack as a proof does.
+const PROOF_LEVELS: usize = 8;
+
 impl<'a> Compiler<'a> {
     /// What `state` says of values of `kind`.
     pub(super) fn expand(&mut self, state: StateId, kind: Kind) -> Formula {
@@ -167,26 +172,48 @@ impl<'a> Compiler<'a> {
             );
             return Formula::False;
         }
-        if self.budget == 0 || self.visiting.len() > self.limits.depth {
-            let pointer = self.pointer(node);
-            self.problem_at(
-                GrammarErrorKind::Limit,
-                pointer,
-                "",
-                format!(
-                    "more than {} expansions or {} levels",
-                    self.limits.expansions, self.limits.depth
-                ),
-            );
+        let deepest = self.limits.depth.saturating_mul(NESTED_PROOFS as usize / 4);
+        if self.visiting.len() > self.limits.depth || self.nesting > deepest {
+            self.too_much(node);
             return Formula::False;
         }
-        self.budget -= 1;
+        if !self.charge(node, 1) {
+            return Formula::False;
+        }
         self.visiting.push(node);
+        self.nesting += 1;
+        let formula = self.formula_here(node, positive, kind);
+        self.nesting -= 1;
+        self.visiting.pop();
+        formula
+    }
+
+    /// Takes `units` of the work that is left; whether there were as many. A problem of `node` says so where not.
+    pub(super) fn charge(&mut self, node: NodeId, units: usize) -> bool {
+        match self.budget.checked_sub(units as u64) {
+            Some(left) => self.budget = left,
+            None => {
+                self.budget = 0;
+                self.too_much(node);
+            }
+        }
+        self.budget > 0
+    }
+
+    fn too_much(&mut self, node: NodeId) {
+        let pointer = self.pointer(node);
+        let message = format!(
+            "more than {} expansions or {} levels",
+            self.limits.expansions, self.limits.depth
+        );
+        self.problem_at(GrammarErrorKind::Limit, pointer, "", message);
+    }
+
+    fn formula_here(&mut self, node: NodeId, positive: bool, kind: Kind) -> Formula {
         let rules = self.rules(node);
         let other_type =
             |rule: &Rule| matches!(rule.test, Test::Types(mask) if mask & kind.bits() == 0);
         if positive && rules.iter().any(other_type) {
-            self.visiting.pop();
             return Formula::False;
         }
         let mut parts = Vec::with_capacity(rules.len());
@@ -204,7 +231,6 @@ impl<'a> Compiler<'a> {
                 _ => parts.push(self.rule_formula(rule, source, positive, kind)),
             }
         }
-        self.visiting.pop();
         if unevaluated.is_empty() {
             return if positive {
                 all(parts)
@@ -465,10 +491,17 @@ impl<'a> Compiler<'a> {
         if let Some(known) = self.disjoint.get(&key) {
             return *known;
         }
+        if self.proofs == NESTED_PROOFS {
+            return false;
+        }
         // Met again inside its own proof, the pair counts as not disjoint.
         self.disjoint.insert(key, false);
+        self.proofs += 1;
+        self.nesting += PROOF_LEVELS;
         let formula = self.all_of(&both, kind);
         let proven = self.is_false(&formula, kind, self.limits.proof_depth);
+        self.nesting -= PROOF_LEVELS;
+        self.proofs -= 1;
         self.disjoint.insert(key, proven);
         proven
     }

@@ -4,6 +4,7 @@
 //! automaton is built here. [`Rx::Not`] is complement within all text, so it is only sound on strings (every text is a
 //! string) and on numbers where the caller intersects with the set of number texts.
 
+use foldhash::HashSet;
 use llguidance::derivre::{ExprRef, Regex, RegexAst, RegexBuilder};
 
 /// Work units for one check; the derivative engine counts about 14 of them a microsecond.
@@ -193,6 +194,20 @@ impl Rx {
                 RegexAst::Not(Box::new(inner.to_ast_with(parsed))),
             ]),
             Rx::MultipleOf(coefficient, exponent) => RegexAst::MultipleOf(*coefficient, *exponent),
+        }
+    }
+
+    /// Adds the steps of all multiples in it.
+    pub(super) fn collect_steps(&self, steps: &mut HashSet<(u32, u32)>) {
+        match self {
+            Rx::MultipleOf(coefficient, exponent) => {
+                steps.insert((*coefficient, *exponent));
+            }
+            Rx::Cat(parts) | Rx::Alt(parts) | Rx::And(parts) => {
+                parts.iter().for_each(|part| part.collect_steps(steps));
+            }
+            Rx::Rep(inner, ..) | Rx::Not(inner) => inner.collect_steps(steps),
+            Rx::Empty | Rx::None | Rx::All | Rx::Lit(_) | Rx::Plain(_) => {}
         }
     }
 

@@ -33,6 +33,9 @@ impl<'a> Compiler<'a> {
             Kind::Object => together(inner, &mut left),
             _ => Some(inner.clone()),
         };
+        if !self.charge(source.node, PARTS - left) {
+            return Vec::new();
+        }
         let few = sets.is_some();
         let sets = sets.unwrap_or_else(|| inner.clone());
         let mut cases = self.disjunction(vec![Case::default()], &sets, kind);

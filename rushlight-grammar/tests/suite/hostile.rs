@@ -107,6 +107,25 @@ fn lark() {
     }
 }
 
+/// A schema that is the first of a ring of `count`, each made from a reference to the next.
+fn ring(count: usize, each: impl Fn(Value) -> Value) -> Value {
+    let mut ring: serde_json::Map<String, Value> = (0..count)
+        .map(|n| {
+            let next = json!({"$ref": format!("#/{}", (n + 1) % count)});
+            (n.to_string(), each(next))
+        })
+        .collect();
+    ring.insert("$ref".into(), "#/0".into());
+    Value::Object(ring)
+}
+
+/// A schema that is the first of a chain of `count`, each made from a reference to the next.
+fn chain(count: usize, each: impl Fn(Value) -> Value) -> Value {
+    let mut chain = ring(count, each);
+    chain[(count - 1).to_string()] = json!({"type": "string"});
+    chain
+}
+
 #[test]
 fn schemas() {
     // Without the macro, which would copy it, and recurse.
@@ -125,6 +144,36 @@ fn schemas() {
             json!({"type": "array", "items": {"type": "integer"}, "minItems": 1_000_000_000}),
         ),
         ("maxLength", json!({"type": "string", "maxLength": 100_000})),
+        (
+            "proofs",
+            ring(3000, |next| json!({"oneOf": [next, {"type": "null"}]})),
+        ),
+        (
+            "complements",
+            ring(3000, |next| json!({"not": {"oneOf": [next, false]}})),
+        ),
+        (
+            "unevaluated",
+            chain(
+                14,
+                |next| json!({"anyOf": [next.clone(), {"properties": {"x": next.clone()}}], "unevaluatedProperties": next}),
+            ),
+        ),
+        (
+            "nothing unevaluated",
+            chain(
+                20,
+                |next| json!({"anyOf": [next, {"properties": {"x": true}}], "unevaluatedProperties": false}),
+            ),
+        ),
+        (
+            "steps",
+            json!({"allOf": [{"multipleOf": 97}, {"multipleOf": 89}, {"multipleOf": 83}]}),
+        ),
+        (
+            "backtracking",
+            json!({"anyOf": (0..400).map(|n| json!({"pattern": format!("^(a|aa)+\\1$(?<=b{n})")})).collect::<Vec<_>>()}),
+        ),
         (
             "pattern",
             json!({"type": "string", "pattern": "^(a{1,2000}){1,2000}$"}),
@@ -227,6 +276,11 @@ fn small_schemas_take_little_stack() {
     );
     let chain = json!({"$ref": "#/$defs/d0", "$defs": defs});
     let groups = json!({"pattern": format!("^{}a{}$", "(".repeat(240), ")".repeat(240))});
+    let proofs = ring(200, |next| json!({"oneOf": [next, {"type": "null"}]}));
+    let members = ring(
+        100,
+        |next| json!({"oneOf": [{"properties": {"a": next}}, {"properties": {"b": next}}]}),
+    );
     let guarded = json!({"uniqueItems": true, "contains": {"allOf": [{"pattern": "a"}, {"pattern": "b"}]}, "minContains": 90});
     let work = move || {
         for (name, schema) in [
@@ -237,6 +291,9 @@ fn small_schemas_take_little_stack() {
         ] {
             let error = try_out(name, &GrammarSource::JsonSchema(schema));
             assert_eq!(error, None, "{name}");
+        }
+        for (name, schema) in [("proofs", proofs), ("members", members)] {
+            try_out(name, &GrammarSource::JsonSchema(schema));
         }
     };
     let thread = std::thread::Builder::new().stack_size(512 << 10);
