@@ -38,7 +38,8 @@ struct Spot {
     unique: bool,
     /// Members that have to be there when the object closes.
     required: Vec<String>,
-    named: HashMap<String, usize>,
+    named: HashMap<String, Option<usize>>,
+    /// Of members that are not named.
     other: Option<usize>,
     prefix: Vec<Option<usize>>,
     rest: Option<usize>,
@@ -116,9 +117,7 @@ impl<'a> Compiler<'a> {
             if let Some(e) = emitted.states.get(state) {
                 if let [object] = e.objects.as_slice() {
                     for named in &object.named {
-                        if let Some(id) = spot(&named.state) {
-                            made.named.insert(named.name.clone(), id);
-                        }
+                        made.named.insert(named.name.clone(), spot(&named.state));
                     }
                     if object.unordered {
                         made.required = object.required().map(str::to_owned).collect();

@@ -479,6 +479,17 @@ fn members_come_in_any_order_where_that_is_asked_for() {
         &[r#"{"k":1,"a":0}"#, r#"{"b":0,"k":2}"#],
         &[r#"{"k":1,"b":0}"#, r#"{"k":2}"#],
     );
+    // Arrays have no members that could be required.
+    check_with(
+        json!({"properties": {"c": {"required": ["b"]}}}),
+        &options,
+        &[
+            r#"{"d":1,"c":[]}"#,
+            r#"{"d":1,"c":{"x":[],"b":1}}"#,
+            r#"{"d":1,"c":2}"#,
+        ],
+        &[r#"{"d":1,"c":{"x":{"b":1}}}"#],
+    );
     let report = compile_schema(
         &json!({"properties": {"a": {}, "b": {}}}),
         &SchemaOptions {

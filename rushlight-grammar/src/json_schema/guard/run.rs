@@ -205,6 +205,7 @@ impl Run {
                 }
                 let required = self
                     .spot(open.spot)
+                    .filter(|_| open.object)
                     .map_or(&[][..], |s| s.required.as_slice());
                 let whole = required.iter().all(|name| self.is_named(open.start, name));
                 if !(whole && self.close((open.start, here + 1), open.spot, here + 1)) {
@@ -269,7 +270,7 @@ impl Run {
             .open
             .last()
             .and_then(|o| self.spot(o.spot))
-            .and_then(|spot| spot.named.get(&name).copied().or(spot.other));
+            .and_then(|spot| spot.named.get(&name).copied().unwrap_or(spot.other));
         self.at.string = None;
         if let Some(open) = self.at.open.last_mut() {
             open.awaiting_name = false;

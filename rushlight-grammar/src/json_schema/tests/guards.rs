@@ -395,3 +395,27 @@ fn steps_of_many_remainders_are_left_to_a_guard() {
         &["97", "178", "0"],
     );
 }
+
+#[test]
+fn a_declared_member_is_judged_by_its_own_schema_alone() {
+    let repeats = json!({"not": {"uniqueItems": true}});
+    for rest in ["additionalProperties", "unevaluatedProperties"] {
+        for own in [
+            json!(true),
+            json!({"type": "integer"}),
+            json!({"enum": [1, [1]]}),
+        ] {
+            let schema = json!({"properties": {"a": own}, rest: repeats});
+            check(
+                schema,
+                &[r#"{"a":1}"#, r#"{"a":1,"b":[1,1]}"#, r#"{"b":[1,1]}"#],
+                &[r#"{"a":1,"b":[1]}"#, r#"{"b":1}"#],
+            );
+        }
+    }
+    check(
+        json!({"prefixItems": [true, {"type": "integer"}], "items": repeats}),
+        &["[1,1,[1,1]]", "[1]"],
+        &["[1,1,[1]]", "[1,1,1]"],
+    );
+}
