@@ -33,6 +33,7 @@ pub(in crate::json_schema) fn judged(pattern: &str) -> Judged {
         closed: Vec::new(),
         scope: Vec::new(),
         scopes: 0,
+        behind: 0,
         out: String::new(),
     };
     match writer.write(&node) {
@@ -58,6 +59,8 @@ struct Writer {
     // The alternatives, repetitions and looks around this place.
     scope: Vec<usize>,
     scopes: usize,
+    // Look-behinds around this place.
+    behind: usize,
     out: String,
 }
 
@@ -95,7 +98,9 @@ impl Writer {
             }
             Node::Behind(inner, positive) => {
                 self.out.push_str(if *positive { "(?<=" } else { "(?<!" });
+                self.behind += 1;
                 self.within(inner)?;
+                self.behind -= 1;
                 self.out.push(')');
             }
             Node::Boundary(positive) => {
@@ -111,7 +116,8 @@ impl Writer {
                 self.closed.push((*number, self.scope.clone()));
             }
             // In ECMA-262 what a group that took no part matched is empty, and in the validator it matches nothing; and there a
-            // repetition keeps what its last round matched.
+            // repetition keeps what its last round matched, and a look-behind is read forwards.
+            Node::Back(_) if self.behind > 0 => return None,
             Node::Back(name) => {
                 let number = self.number(name)?;
                 let (_, scope) = self.closed.iter().find(|(closed, _)| *closed == number)?;
@@ -194,6 +200,7 @@ mod tests {
             r"^(?!(a))\1b$",
             r"^(?:(a)|b)*\1$",
             r"^(a)\2$",
+            r"(?<=(a)b\1)",
             r"^(a)\k<b>$",
         ] {
             assert_eq!(judged(pattern), Judged::Unknown, "{pattern}");
