@@ -10,7 +10,7 @@ use foldhash::HashSet;
 use super::compiler::{Compiler, StateId};
 use super::logic::{Atom, Case, Formula, Items, Kind, Members, Source};
 use super::rx::Rx;
-use super::schema::NodeId;
+use crate::GrammarErrorKind;
 
 /// Values of which an array of distinct items is bounded by the grammar.
 const FEW_VALUES: u64 = 64;
@@ -97,7 +97,7 @@ impl<'a> Compiler<'a> {
         formula: &Formula,
         kind: Kind,
     ) -> Vec<Case> {
-        if !self.charge(NodeId::TRUE, 1 + bases.len()) {
+        if !self.may_combine(1 + bases.len()) {
             return Vec::new();
         }
         match formula {
@@ -230,6 +230,20 @@ impl<'a> Compiler<'a> {
                 out
             }
         }
+    }
+
+    /// Takes `units` of the work for combining cases that is left; a problem is reported where there is less.
+    pub(super) fn may_combine(&mut self, units: usize) -> bool {
+        match self.case_work.checked_sub(units as u64) {
+            Some(left) => self.case_work = left,
+            None => {
+                self.case_work = 0;
+                let message = "too many combinations of alternatives".to_owned();
+                self.problem_at(GrammarErrorKind::Limit, String::new(), "", message);
+                return false;
+            }
+        }
+        true
     }
 
     /// `cases` without what `source` says, which a guard has to judge.

@@ -72,6 +72,8 @@ pub(super) struct Compiler<'a> {
     pub(super) left_out: Option<(NodeId, &'static str, String)>,
     /// Work units left: each expansion of a schema costs one.
     pub(super) budget: u64,
+    /// The same for combining cases: each step with each case costs one.
+    pub(super) case_work: u64,
     /// A number of the document has more digits than are written, so that what is written says less than what is valid.
     pub(super) long_numbers: bool,
     /// Verdicts about languages and texts that took work.
@@ -107,6 +109,7 @@ impl<'a> Compiler<'a> {
             mute: 0,
             left_out: None,
             budget: options.limits.expansions,
+            case_work: options.limits.expansions.saturating_mul(CASE_WORK),
             emptiness: HashMap::default(),
             matched: HashMap::default(),
             proof_work: options.limits.proof_work,
@@ -441,6 +444,9 @@ impl<'a> Compiler<'a> {
         out
     }
 }
+
+/// Steps of combining cases that an expansion may take.
+const CASE_WORK: u64 = 4;
 
 /// A table index; the tables are bounded by the expansion budget, far below `u32::MAX`.
 fn index(len: usize) -> u32 {

@@ -173,31 +173,17 @@ impl<'a> Compiler<'a> {
             return Formula::False;
         }
         let deepest = self.limits.depth.saturating_mul(NESTED_PROOFS as usize / 4);
-        if self.visiting.len() > self.limits.depth || self.nesting > deepest {
+        if self.budget == 0 || self.visiting.len() > self.limits.depth || self.nesting > deepest {
             self.too_much(node);
             return Formula::False;
         }
-        if !self.charge(node, 1) {
-            return Formula::False;
-        }
+        self.budget -= 1;
         self.visiting.push(node);
         self.nesting += 1;
         let formula = self.formula_here(node, positive, kind);
         self.nesting -= 1;
         self.visiting.pop();
         formula
-    }
-
-    /// Takes `units` of the work that is left; whether there were as many. A problem of `node` says so where not.
-    pub(super) fn charge(&mut self, node: NodeId, units: usize) -> bool {
-        match self.budget.checked_sub(units as u64) {
-            Some(left) => self.budget = left,
-            None => {
-                self.budget = 0;
-                self.too_much(node);
-            }
-        }
-        self.budget > 0
     }
 
     fn too_much(&mut self, node: NodeId) {

@@ -97,7 +97,8 @@ pub enum MemberOrder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SchemaLimits {
-    /// Schemas expanded, each reference to one counted again, and cases of them put together. Default 2,000,000.
+    /// Schemas expanded, each reference to one counted again. Four times as many steps may combine their alternatives. Default
+    /// 2,000,000.
     pub expansions: u64,
     /// Schemas applied to one value inside each other (`allOf` in `$ref` in …); twice as many with those that proofs about them
     /// apply. Default 200.

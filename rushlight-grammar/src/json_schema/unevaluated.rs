@@ -33,7 +33,7 @@ impl<'a> Compiler<'a> {
             Kind::Object => together(inner, &mut left),
             _ => Some(inner.clone()),
         };
-        if !self.charge(source.node, PARTS - left) {
+        if !self.may_combine(PARTS - left) {
             return Vec::new();
         }
         let few = sets.is_some();
