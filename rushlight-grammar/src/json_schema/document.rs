@@ -321,7 +321,7 @@ pub(super) fn push_step(pointer: &mut String, step: &str) {
     }
 }
 
-fn decode_percent(text: &str) -> Option<String> {
+pub(super) fn decode_percent(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     while let Some(b) = bytes.next() {

@@ -44,12 +44,25 @@ impl Emitter {
     }
 }
 
-/// Remainders by all steps of a number together.
+/// Remainders by all steps of a number together, up to which the grammar has the steps.
 const REMAINDERS: u64 = 10_000;
 
+/// How many remainders there are by all of `steps`, each a coefficient and how many of its digits are decimals.
 fn remainders(steps: &HashSet<(u32, u32)>) -> u64 {
-    let coefficients = steps.iter().map(|&(coefficient, _)| u64::from(coefficient));
-    coefficients.fold(1, u64::saturating_mul)
+    let decimals = steps
+        .iter()
+        .map(|&(_, decimals)| decimals)
+        .max()
+        .unwrap_or(0);
+    steps.iter().fold(1, |all, &(coefficient, own)| {
+        let scale = 10u64.saturating_pow(decimals.saturating_sub(own));
+        let step = u64::from(coefficient).saturating_mul(scale).max(1);
+        (all / gcd(all, step)).saturating_mul(step)
+    })
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 impl<'a> Compiler<'a> {

@@ -20,7 +20,7 @@ use llguidance::panic_utils::catch_unwind;
 use serde_json::{Map, Value, json};
 
 use super::compiler::{Compiler, StateId};
-use super::document::{Dialect, push_step};
+use super::document::{Dialect, decode_percent, push_step};
 use super::emit::Emitter;
 use super::pattern::{Judged, judged};
 use super::schema::{NodeId, Origin};
@@ -256,15 +256,15 @@ impl<'a> Compiler<'a> {
 
     /// Writes the patterns in the dialect of the validator.
     fn write_patterns(&self, document: &mut Value) -> Rewritten {
-        let mut places: Vec<&str> = Vec::new();
-        places.extend(self.nodes.iter().filter_map(|node| match &node.origin {
+        let places = self.nodes.iter().filter_map(|node| match &node.origin {
             Origin::Place(place) => Some(place.pointer.as_str()),
             _ => None,
-        }));
+        });
+        let mut places: Vec<&str> = places.collect();
         // What is inside first: the pointers are those from before.
         places.sort_by_key(|pointer| Reverse(pointer.len()));
         let mut done = Rewritten::default();
-        for pointer in places {
+        for &pointer in &places {
             let Some(Value::Object(map)) = document.pointer_mut(pointer) else {
                 continue;
             };
@@ -294,6 +294,19 @@ impl<'a> Compiler<'a> {
                 done.renamed.insert(from, to);
                 done.any = true;
                 members.insert(written, member);
+            }
+        }
+        if done.renamed.is_empty() {
+            return done;
+        }
+        // References through them.
+        for pointer in places {
+            if let Some(Value::String(target)) = document
+                .pointer_mut(&done.moved(pointer))
+                .and_then(|schema| schema.get_mut("$ref"))
+                && let Some(named) = target.strip_prefix('#').and_then(decode_percent)
+            {
+                *target = format!("#{}", encode_fragment(&done.moved(&named)));
             }
         }
         done

@@ -207,7 +207,10 @@ const SPACE: &str = r"\t\n\x0B\x0C\r \u{a0}\u{1680}\u{2000}-\u{200a}\u{2028}\u{2
 // The opposites as ranges: a class in a class is not read alike everywhere.
 const NO_DIGIT: &str = r"\u{0}-/:-\u{10ffff}";
 const NO_WORD: &str = r"\u{0}-/:-@\u{5b}-\u{5e}`\u{7b}-\u{10ffff}";
-const NO_SPACE: &str = r"\u{0}-\u{8}\u{e}-\u{1f}!-\u{9f}\u{a1}-\u{167f}\u{1681}-\u{1fff}\u{200b}-\u{2027}\u{202a}-\u{202e}\u{2030}-\u{205e}\u{2060}-\u{2fff}\u{3001}-\u{fefe}\u{ff00}-\u{10ffff}";
+const NO_SPACE: &str = concat!(
+    r"\u{0}-\u{8}\u{e}-\u{1f}!-\u{9f}\u{a1}-\u{167f}\u{1681}-\u{1fff}\u{200b}-\u{2027}\u{202a}-\u{202e}",
+    r"\u{2030}-\u{205e}\u{2060}-\u{2fff}\u{3001}-\u{fefe}\u{ff00}-\u{10ffff}",
+);
 
 struct Parser<'a> {
     chars: std::iter::Peekable<std::str::Chars<'a>>,
@@ -263,27 +266,38 @@ impl<'a> Parser<'a> {
         Ok(Node::Cat(parts))
     }
 
-    fn quantified(&mut self, mut atom: Node) -> Result<Node, String> {
-        loop {
-            let (min, max) = match self.chars.peek() {
-                Some('{') => match self.braces()? {
-                    Some(counts) => counts,
-                    None => return self.brace_literal(atom),
-                },
-                Some('*' | '+' | '?') => match self.chars.next() {
-                    Some('*') => (0, None),
-                    Some('+') => (1, None),
-                    _ => (0, Some(1)),
-                },
-                _ => return Ok(atom),
+    fn quantified(&mut self, atom: Node) -> Result<Node, String> {
+        let Some((min, max)) = self.counts()? else {
+            return match self.chars.peek() {
+                Some('{') => self.brace_literal(atom),
+                _ => Ok(atom),
             };
-            // Laziness chooses among matches, never whether one exists.
-            self.chars.next_if_eq(&'?');
-            if matches!(atom, Node::Begin | Node::End) {
-                return Err("a repeated anchor".to_owned());
-            }
-            atom = Node::Rep(Box::new(atom), min, max);
+        };
+        // Laziness chooses among matches, never whether one exists.
+        self.chars.next_if_eq(&'?');
+        if matches!(atom, Node::Begin | Node::End) {
+            return Err("a repeated anchor".to_owned());
         }
+        let repeated = Node::Rep(Box::new(atom), min, max);
+        if self.counts()?.is_some() {
+            return Err("a repetition of a repetition without a group".to_owned());
+        }
+        match self.chars.peek() {
+            Some('{') => self.brace_literal(repeated),
+            _ => Ok(repeated),
+        }
+    }
+
+    fn counts(&mut self) -> Result<Option<(u32, Option<u32>)>, String> {
+        let counts = match self.chars.peek() {
+            Some('{') => return self.braces(),
+            Some('*') => (0, None),
+            Some('+') => (1, None),
+            Some('?') => (0, Some(1)),
+            _ => return Ok(None),
+        };
+        self.chars.next();
+        Ok(Some(counts))
     }
 
     /// `{n}`, `{n,}`, `{n,m}`; anything else is a literal brace, as in web browsers.

@@ -3,6 +3,8 @@
 //! The validator reads `\w`, `.` and the like as ECMA-262 does, unless a pattern looks around or back: such a one it hands to
 //! its engine as it is, where these are of Unicode, and `\b` always is. Here everything is written out.
 
+use foldhash::HashMap;
+
 use super::{Node, Parser};
 
 /// A pattern for the validator.
@@ -29,10 +31,10 @@ pub(in crate::json_schema) fn judged(pattern: &str) -> Judged {
         return Judged::AsItIs;
     }
     let mut writer = Writer {
-        names: parser.names,
-        closed: Vec::new(),
-        scope: Vec::new(),
-        scopes: 0,
+        names: parser.names.into_iter().collect(),
+        closed: HashMap::default(),
+        scope: 0,
+        around: vec![0],
         behind: 0,
         out: String::new(),
     };
@@ -53,12 +55,12 @@ fn is_plain(node: &Node) -> bool {
 
 struct Writer {
     // Groups by name.
-    names: Vec<(String, usize)>,
+    names: HashMap<String, usize>,
     // The groups before this place, and the scope in which each surely took part in the match.
-    closed: Vec<(usize, Vec<usize>)>,
-    // The alternatives, repetitions and looks around this place.
-    scope: Vec<usize>,
-    scopes: usize,
+    closed: HashMap<usize, usize>,
+    // The innermost alternative, repetition or look around this place, and for each what is around it; 0 is the pattern.
+    scope: usize,
+    around: Vec<usize>,
     // Look-behinds around this place.
     behind: usize,
     out: String,
@@ -113,15 +115,15 @@ impl Writer {
                 self.out.push('(');
                 self.write(inner)?;
                 self.out.push(')');
-                self.closed.push((*number, self.scope.clone()));
+                self.closed.insert(*number, self.scope);
             }
             // In ECMA-262 what a group that took no part matched is empty, and in the validator it matches nothing; and there a
             // repetition keeps what its last round matched, and a look-behind is read forwards.
             Node::Back(_) if self.behind > 0 => return None,
             Node::Back(name) => {
                 let number = self.number(name)?;
-                let (_, scope) = self.closed.iter().find(|(closed, _)| *closed == number)?;
-                if !self.scope.starts_with(scope) {
+                let scope = *self.closed.get(&number)?;
+                if !self.is_within(scope) {
                     return None;
                 }
                 self.out.push_str(&format!("(?:\\{number})"));
@@ -131,18 +133,25 @@ impl Writer {
     }
 
     fn within(&mut self, node: &Node) -> Option<()> {
-        self.scopes += 1;
-        self.scope.push(self.scopes);
+        let outer = std::mem::replace(&mut self.scope, self.around.len());
+        self.around.push(outer);
         self.write(node)?;
-        self.scope.pop();
+        self.scope = outer;
         Some(())
     }
 
+    /// Whether this place is inside of `scope`. Scopes are no deeper than a pattern's groups.
+    fn is_within(&self, scope: usize) -> bool {
+        let mut at = self.scope;
+        while at != scope && at != 0 {
+            at = self.around.get(at).copied().unwrap_or(0);
+        }
+        at == scope
+    }
+
     fn number(&self, name: &str) -> Option<usize> {
-        let named = self.names.iter().find(|(known, _)| known == name);
-        named
-            .map(|(_, number)| *number)
-            .or_else(|| name.parse().ok())
+        let named = self.names.get(name).copied();
+        named.or_else(|| name.parse().ok())
     }
 }
 

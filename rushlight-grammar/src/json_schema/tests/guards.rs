@@ -342,6 +342,11 @@ fn what_a_guard_judges_by_a_pattern_is_judged_as_ecma_does() {
         &[r#"{"x/~":"s"}"#, r#"{"éy":2}"#],
     );
     check(
+        json!({"patternProperties": {r"^\bx": {"type": "integer"}}, "properties": {"y": {"$ref": "#/patternProperties/%5E%5Cbx"}}}),
+        &[r#"{"x":1}"#, r#"{"y":1,"éx":"s"}"#],
+        &[r#"{"y":"s"}"#, r#"{"x":"s"}"#],
+    );
+    check(
         json!({"patternProperties": {r"^\bx/~": {"not": {"uniqueItems": true}}}}),
         &[r#"{"x/~":[1,1]}"#, r#"{"éx/~":[1]}"#],
         &[r#"{"x/~":[1]}"#],
@@ -388,6 +393,12 @@ fn steps_of_many_remainders_are_left_to_a_guard() {
         json!({"type": "integer", "anyOf": [{"multipleOf": 97}, {"multipleOf": 89}, {"multipleOf": 83}]}),
         &["97", "178", "83", "0"],
         &["1", "98"],
+    );
+    // Their least common multiple counts, not their product.
+    check_unguarded(
+        json!({"type": "number", "allOf": [{"multipleOf": 0.5}, {"multipleOf": 100}, {"multipleOf": 250}, {"multipleOf": 4}]}),
+        &["500", "0", "-1000"],
+        &["250", "100", "500.5"],
     );
     check(
         json!({"type": "integer", "not": {"anyOf": [{"multipleOf": 97}, {"multipleOf": 89}, {"multipleOf": 83}]}}),
