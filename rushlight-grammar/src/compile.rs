@@ -287,8 +287,9 @@ pub(crate) fn engine_error(text: &str, source: &str) -> GrammarError {
     }
 }
 
+/// What a panic of the engine over a source tells.
 fn failed(reason: &str) -> GrammarError {
-    // The engine numbers them in 16 bits, and counts a Lark grammar's no earlier.
+    // Symbols have numbers of 16 bits; those of a Lark grammar are counted nowhere else.
     if reason.contains("symbols.len() < u16::MAX") {
         let message = "the grammar has more symbols than the mask engine can number";
         return GrammarError::new(GrammarErrorKind::Limit, message);
@@ -318,17 +319,17 @@ fn engine_place<'m>(message: &'m str, source: &str) -> Option<(Place, &'m str)> 
 
 /// The engine reports in prose; its limits say so.
 pub(crate) fn kind_of(message: &str) -> GrammarErrorKind {
-    const LIMITS: [&str; 8] = [
+    const LIMITS: [&str; 7] = [
         "too big",
         "too large",
         "too many",
         "too complex",
         "too deeply",
         "limit",
-        "fuel",
-        "; max is ",
+        "fuel exhausted",
     ];
-    let lower = message.to_lowercase();
+    // Below it the source is quoted.
+    let lower = message.lines().next().unwrap_or("").to_lowercase();
     if LIMITS.iter().any(|l| lower.contains(l)) {
         GrammarErrorKind::Limit
     } else if lower.contains("unsatisfiable") {

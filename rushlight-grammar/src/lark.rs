@@ -126,7 +126,8 @@ fn closed(inside: &str, end: char, in_line: bool) -> Option<&str> {
     None
 }
 
-/// Checks how deep groups are nested, and how deep they are when every rule stands in the one before: the engine recurses over both.
+/// Checks how deep groups are nested, and how deep they are when every rule stands in the one before: the engine recurses over
+/// both.
 fn check_depth(text: &str, pieces: &[Piece<'_>], limits: &Limits) -> Result<()> {
     let (mut depth, mut deepest, mut total) = (0usize, 0usize, 0usize);
     let mut before = None;

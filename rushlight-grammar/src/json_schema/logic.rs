@@ -172,7 +172,7 @@ impl<'a> Compiler<'a> {
             );
             return Formula::False;
         }
-        let deepest = self.limits.depth.saturating_mul(NESTED_PROOFS as usize / 4);
+        let deepest = self.limits.depth.saturating_mul(2);
         if self.budget == 0 || self.visiting.len() > self.limits.depth || self.nesting > deepest {
             self.too_much(node);
             return Formula::False;
