@@ -5,7 +5,8 @@
 
 use foldhash::HashMap;
 
-use super::{Node, Parser};
+use super::Node;
+use super::read::Parser;
 
 /// A pattern for the validator.
 #[derive(Debug, PartialEq, Eq)]
