@@ -44,21 +44,38 @@ impl Emitter {
     }
 }
 
-/// Remainders by all steps of a number together, up to which the grammar has the steps.
+/// States that the remainders by all steps of a number make, up to which the grammar has the steps.
 const REMAINDERS: u64 = 10_000;
 
-/// How many remainders there are by all of `steps`, each a coefficient and how many of its digits are decimals.
-fn remainders(steps: &HashSet<(u32, u32)>) -> u64 {
-    let decimals = steps
-        .iter()
-        .map(|&(_, decimals)| decimals)
-        .max()
-        .unwrap_or(0);
-    steps.iter().fold(1, |all, &(coefficient, own)| {
-        let scale = 10u64.saturating_pow(decimals.saturating_sub(own));
-        let step = u64::from(coefficient).saturating_mul(scale).max(1);
-        (all / gcd(all, step)).saturating_mul(step)
-    })
+/// Steps of a number, each a coefficient and how many of its digits are decimals.
+#[derive(Clone, Default)]
+struct Steps {
+    /// Those that a number is a multiple of.
+    all: HashSet<(u32, u32)>,
+    /// Those of alternatives and complements.
+    other: HashSet<(u32, u32)>,
+}
+
+impl Steps {
+    fn add(&mut self, part: &Rx) {
+        part.collect_steps(match part {
+            Rx::Cat(_) => &mut self.all,
+            _ => &mut self.other,
+        });
+    }
+
+    /// How many states the remainders by all steps make, or more. What a number is a multiple of has no more of them than the
+    /// least common multiple; alternatives are derived each in its own way.
+    fn states(&self) -> u64 {
+        let decimals = self.all.iter().map(|&(_, decimals)| decimals).max();
+        let together = self.all.iter().fold(1, |all, &(coefficient, own)| {
+            let scale = 10u64.saturating_pow(decimals.unwrap_or(0).saturating_sub(own));
+            let step = u64::from(coefficient).saturating_mul(scale).max(1);
+            (all / gcd(all, step)).saturating_mul(step)
+        });
+        let others = self.other.iter().map(|&(step, _)| u64::from(step));
+        others.fold(together, u64::saturating_mul)
+    }
 }
 
 fn gcd(a: u64, b: u64) -> u64 {
@@ -157,24 +174,22 @@ impl<'a> Compiler<'a> {
         base: &Rx,
         emitted: &mut Emitted,
     ) -> Rx {
-        let mut steps = HashSet::default();
-        rx.collect_steps(&mut steps);
-        if remainders(&steps) <= REMAINDERS {
-            return rx;
-        }
         let parts = match &rx {
             Rx::And(parts) => parts.as_slice(),
             other => std::slice::from_ref(other),
         };
         let mut kept = vec![base.clone()];
-        let mut steps = HashSet::default();
+        let mut steps = Steps::default();
         for part in parts {
             let mut with = steps.clone();
-            part.collect_steps(&mut with);
-            if remainders(&with) <= REMAINDERS {
+            with.add(part);
+            if with.states() <= REMAINDERS {
                 steps = with;
                 kept.push(part.clone());
             }
+        }
+        if kept.len() > parts.len() {
+            return rx;
         }
         let literals = self.literals(state);
         let node = literals.first().map_or(NodeId::TRUE, |(node, _)| *node);
