@@ -22,11 +22,20 @@ pub(in crate::json_schema) enum Judged {
 /// What a word boundary has on one side, and not on the other.
 const WORD: &str = "[0-9A-Za-z_]";
 
-/// How the validator has to be given `pattern`. What is no pattern of ECMA-262 is its own to read.
+/// What begins a part that the validator reads in its engine's dialect.
+const FOREIGN: [&str; 4] = ["(?=", "(?!", "(?<", "\\k"];
+
+/// How the validator has to be given `pattern`. What is not read here is its own to read, as far as it reads as ECMA-262 does.
 pub(in crate::json_schema) fn judged(pattern: &str) -> Judged {
     let mut parser = Parser::new(pattern);
     let Ok(node) = parser.parse() else {
-        return Judged::AsItIs;
+        let mut escapes = pattern.split('\\').skip(1);
+        let is_foreign = FOREIGN.iter().any(|part| pattern.contains(part))
+            || escapes.any(|escape| escape.starts_with(|c| matches!(c, 'b' | 'B' | '1'..='9')));
+        return match is_foreign {
+            true => Judged::Unknown,
+            false => Judged::AsItIs,
+        };
     };
     if is_plain(&node) {
         return Judged::AsItIs;
@@ -219,8 +228,13 @@ mod tests {
 
     #[test]
     fn other_patterns_stay_as_they_are() {
-        for pattern in [r"^\w+$", "", r"(?i)\bx", "(", r"^(a|b)+\.$"] {
+        for pattern in [r"^\w+$", "", r"(?i)x\w", "(", r"^(a|b)+\.$"] {
             assert_eq!(judged(pattern), Judged::AsItIs, "{pattern}");
+        }
+        // Not read here, and by the validator in another dialect.
+        let deep = format!(r"{}\bx{}", "(".repeat(300), ")".repeat(300));
+        for pattern in [r"(?i)\bx", r"(?<=a)\w{1,200000}", r"(?P<q>.)\1", &deep] {
+            assert_eq!(judged(pattern), Judged::Unknown, "{pattern}");
         }
     }
 }
