@@ -223,13 +223,13 @@ fn summary(options: &Options, engine: Engine, cases: &[Case], outcomes: &[Outcom
     }
     let mut first: Vec<Duration> = outcomes.iter().filter_map(|o| o.first_mask).collect();
     let mut compile: Vec<Duration> = outcomes.iter().filter_map(|o| o.compile).collect();
-    let mut masks: Vec<Duration> = outcomes
-        .iter()
-        .flat_map(|o| o.masks.iter().copied())
-        .collect();
+    let steps = || outcomes.iter().flat_map(|o| &o.steps);
+    let mut masks: Vec<Duration> = steps().map(|s| s.whole).collect();
+    let mut alone: Vec<Duration> = steps().map(|s| s.mask).collect();
     quantiles("compile", &mut compile);
     quantiles("first mask", &mut first);
     quantiles("mask", &mut masks);
+    quantiles("mask alone", &mut alone);
 }
 
 fn quantiles(title: &str, times: &mut [Duration]) {

@@ -78,16 +78,24 @@ pub(crate) struct Outcome {
     reordered: Vec<usize>,
     pub(crate) compile: Option<Duration>,
     pub(crate) first_mask: Option<Duration>,
-    /// Of each token: the time to make the mask before it and to accept it.
-    pub(crate) masks: Vec<Duration>,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// What one token took.
+#[derive(Clone, Copy)]
+pub(crate) struct Step {
+    /// To make the mask before it.
+    pub(crate) mask: Duration,
+    /// To make the mask and to accept the token.
+    pub(crate) whole: Duration,
 }
 
 impl Outcome {
     /// The times of one case in µs: compilation, first mask, mean and number of later masks.
     pub(crate) fn times(&self) -> String {
         let us = |t: Option<Duration>| t.unwrap_or_default().as_micros();
-        let count = u32::try_from(self.masks.len()).unwrap_or(u32::MAX);
-        let mean = self.masks.iter().sum::<Duration>() / count.max(1);
+        let count = u32::try_from(self.steps.len()).unwrap_or(u32::MAX);
+        let mean = self.steps.iter().map(|s| s.whole).sum::<Duration>() / count.max(1);
         format!(
             "[{} {} {}*{count}]",
             us(self.compile),
@@ -292,7 +300,7 @@ impl Walker {
         let Some(mut ready) = ready else { return };
         let guards = matches!(&self.backend, Backend::Ours { guards: true, .. });
         for (i, test) in case.tests.iter().enumerate() {
-            let verdict = self.instance(&mut ready, &test.data.to_string(), &mut outcome.masks);
+            let verdict = self.instance(&mut ready, &test.data.to_string(), &mut outcome.steps);
             outcome.expected.push(test.valid);
             outcome.verdicts.push(Verdict::Failed);
             if guards && matches!(verdict, Ok(Some(_))) {
@@ -355,7 +363,7 @@ impl Walker {
         &self,
         ready: &mut Ready,
         text: &str,
-        masks: &mut Vec<Duration>,
+        steps: &mut Vec<Step>,
     ) -> Result<Option<String>, String> {
         let encoding = self
             .tokenizer
@@ -372,8 +380,8 @@ impl Walker {
         };
         let ids = encoding.get_ids();
         let (at, ends) = match ready {
-            Ready::Bare(matcher) => walk_bare(matcher, ids, masks)?,
-            Ready::Ours(grammar) => walk_ours(grammar, ids, masks)?,
+            Ready::Bare(matcher) => walk_bare(matcher, ids, steps)?,
+            Ready::Ours(grammar) => walk_ours(grammar, ids, steps)?,
         };
         Ok(match at {
             Some(at) => shown(at),
@@ -387,7 +395,7 @@ impl Walker {
 fn walk_bare(
     matcher: &mut llguidance::Matcher,
     ids: &[u32],
-    masks: &mut Vec<Duration>,
+    steps: &mut Vec<Step>,
 ) -> Result<(Option<usize>, bool), String> {
     matcher.reset().map_err(|e| e.to_string())?;
     for (i, id) in ids.iter().enumerate() {
@@ -395,13 +403,15 @@ fn walk_bare(
             return Ok((Some(i), false));
         }
         let start = Instant::now();
-        let mask = matcher.compute_mask().map_err(|e| e.to_string())?;
-        if !mask.is_allowed(*id) {
-            masks.push(start.elapsed());
+        let made = matcher.compute_mask().map_err(|e| e.to_string())?;
+        let mask = start.elapsed();
+        if !made.is_allowed(*id) {
+            steps.push(Step { mask, whole: mask });
             return Ok((Some(i), false));
         }
         matcher.consume_token(*id).map_err(|e| e.to_string())?;
-        masks.push(start.elapsed());
+        let whole = start.elapsed();
+        steps.push(Step { mask, whole });
     }
     let ends = matcher.is_stopped() || matcher.is_accepting().map_err(|e| e.to_string())?;
     Ok((None, ends))
@@ -410,23 +420,25 @@ fn walk_bare(
 fn walk_ours(
     grammar: &Arc<CompiledGrammar>,
     ids: &[u32],
-    masks: &mut Vec<Duration>,
+    steps: &mut Vec<Step>,
 ) -> Result<(Option<usize>, bool), String> {
     let mut matcher = grammar.matcher();
-    let mut mask = vec![0; grammar.vocabulary().logits().div_ceil(32)];
+    let mut words = vec![0; grammar.vocabulary().logits().div_ceil(32)];
     for (i, id) in ids.iter().enumerate() {
         let start = Instant::now();
-        let status = matcher.mask(&mut mask).map_err(|e| e.to_string())?;
+        let status = matcher.mask(&mut words).map_err(|e| e.to_string())?;
+        let mask = start.elapsed();
         let at = usize::try_from(*id).map_err(|e| e.to_string())?;
-        let allowed = mask
+        let allowed = words
             .get(at / 32)
             .is_some_and(|word| word >> (at % 32) & 1 == 1);
         if status == MaskStatus::Terminated || !allowed {
-            masks.push(start.elapsed());
+            steps.push(Step { mask, whole: mask });
             return Ok((Some(i), false));
         }
         let accepted = matcher.accept(*id);
-        masks.push(start.elapsed());
+        let whole = start.elapsed();
+        steps.push(Step { mask, whole });
         match accepted {
             Ok(Accepted::Taken) => {}
             Ok(Accepted::Rewound { .. }) => return Ok((Some(i), false)),
