@@ -3,6 +3,8 @@
 //! The engine reads them itself. Its parser recurses over groups, so their depth is checked first; and the texts that a grammar
 //! spells out are collected, as they end what a token limit has to close. Both look at the text as the engine's lexer cuts it.
 
+mod counts;
+
 use std::panic::AssertUnwindSafe;
 
 use llguidance::api::{GrammarInit, TopLevelGrammar};
@@ -27,6 +29,7 @@ pub(crate) fn lower(
     limits.check_bytes(text.len())?;
     let (pieces, unclosed) = pieces(text);
     check_depth(text, &pieces, limits)?;
+    counts::check(text, &pieces, limits)?;
     if let Some(open) = unclosed {
         let what = match text.as_bytes().get(open) {
             Some(b'"') => "a text",

@@ -18,7 +18,8 @@ pub struct Limits {
     pub depth: usize,
     /// Rules of a grammar, branches of a choice, tags of a structural tag. Default 20,000.
     pub rules: usize,
-    /// The largest count in a repetition of a grammar or pattern (`{m,n}`). Default 100,000.
+    /// The largest count in a repetition of a grammar or pattern (`{m,n}`), times those of the repetitions around it: a text may
+    /// stand at as many places. Default 100,000.
     pub repeat: usize,
     /// Symbols in the productions that a source lowers to. Default 500,000.
     pub symbols: usize,
@@ -85,6 +86,18 @@ impl Limits {
                     self.source_bytes
                 ),
             ));
+        }
+        Ok(())
+    }
+
+    /// Refuses repetitions in each other whose counts are `times` together.
+    pub(crate) fn check_times(&self, times: usize) -> Result<()> {
+        if times > self.repeat {
+            let limit = self.repeat;
+            let message = format!(
+                "repetitions in each other go on more than {limit} times together, which is the limit"
+            );
+            return Err(GrammarError::new(GrammarErrorKind::Limit, message));
         }
         Ok(())
     }

@@ -61,6 +61,7 @@ pub(crate) fn printed(pattern: &str, limits: &Limits) -> Result<String> {
     limits.check_bytes(pattern.len())?;
     let read = Read::new(pattern, limits)?;
     read.check_repeats(&read.ast, limits)?;
+    limits.check_times(times(&read.ast))?;
     let body = strip_anchors(&read.hir);
     read.check_looks(&body)?;
     let Some(body) = satisfiable(&body) else {
@@ -71,6 +72,32 @@ pub(crate) fn printed(pattern: &str, limits: &Limits) -> Result<String> {
     };
     // Printed from the parsed form: flags are resolved, and the anchors gone.
     Ok(body.to_string())
+}
+
+/// How often the most repeated part of `pattern` may stand in a text, where its repetitions have an end; 1 where it is no pattern.
+pub(crate) fn times_of(pattern: &str) -> usize {
+    let parsed = regex_syntax::ast::parse::Parser::new().parse(pattern);
+    parsed.map_or(1, |ast| times(&ast))
+}
+
+/// Depth is bounded by the parser's own limit.
+fn times(ast: &Ast) -> usize {
+    let inside = parts(ast).iter().map(times).max().unwrap_or(1);
+    inside.saturating_mul(match ast {
+        Ast::Repetition(repetition) => match &repetition.op.kind {
+            RepetitionKind::Range(range) => most(range).max(1),
+            _ => 1,
+        },
+        _ => 1,
+    })
+}
+
+fn most(range: &RepetitionRange) -> usize {
+    let most = match *range {
+        RepetitionRange::Exactly(n) | RepetitionRange::AtLeast(n) => n,
+        RepetitionRange::Bounded(_, most) => most,
+    };
+    usize::try_from(most).unwrap_or(usize::MAX)
 }
 
 /// A pattern, read.
@@ -121,11 +148,8 @@ impl<'p> Read<'p> {
         if let Ast::Repetition(repetition) = ast
             && let RepetitionKind::Range(range) = &repetition.op.kind
         {
-            let most = match *range {
-                RepetitionRange::Exactly(n) | RepetitionRange::AtLeast(n) => n,
-                RepetitionRange::Bounded(_, most) => most,
-            };
-            if usize::try_from(most).unwrap_or(usize::MAX) > limits.repeat {
+            let most = most(range);
+            if most > limits.repeat {
                 let limit = limits.repeat;
                 let message = format!("pattern: a repetition of {most}; the limit is {limit}");
                 let error = GrammarError::new(GrammarErrorKind::Limit, message);

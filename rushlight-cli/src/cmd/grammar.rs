@@ -19,7 +19,7 @@ use rushlight::grammar::{
 use rushlight::session::{SessionError, vocabulary};
 use rushlight::text::{Specials, Tokenizer};
 
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::load;
 use crate::output::Out;
 use crate::source::SourceArgs;
@@ -114,7 +114,8 @@ fn files(path: &Path) -> Result<Tokenizer, Failure> {
 fn source(args: &SourceArgs) -> Result<GrammarSource, Failure> {
     let missing = "give a grammar: --json-schema, --json-object, --grammar, --lark, --regex, --choice or \
                    --structural-tag";
-    args.read()?.ok_or_else(|| Failure::request(missing))
+    args.read()?
+        .ok_or_else(|| Failure::new(Exit::Usage, missing))
 }
 
 fn compile(compiler: &Compiler, source: &GrammarSource) -> Result<Arc<CompiledGrammar>, Failure> {

@@ -26,6 +26,7 @@ mod analyse;
 mod lexemes;
 mod node;
 mod parse;
+mod regular;
 mod shortest;
 mod write;
 
@@ -64,16 +65,33 @@ pub fn inspect(text: &str, limits: &Limits) -> Result<Vec<GrammarError>, Grammar
     Ok(facts.notes)
 }
 
-/// Builds the grammar in `target`; with its symbol, the texts that it spells out.
+/// A grammar that is a part of another.
+pub(crate) enum Part {
+    /// The same as a pattern.
+    Pattern(String),
+    /// What it is in the target.
+    Built(SymIdx),
+}
+
+/// Builds the grammar in `target`, unless it is a pattern; with it, the texts that it spells out.
 pub(crate) fn build(
     text: &str,
     vocabulary: Option<&Vocabulary>,
     limits: &Limits,
     target: &mut Target,
-) -> Result<(SymIdx, Vec<String>), GrammarReport> {
+) -> Result<(Part, Vec<String>), GrammarReport> {
     let (parsed, root, facts) = analysed(text, limits)?;
-    let first = write::build(&parsed.rules, root, &facts, vocabulary, target)?;
-    Ok((first, parsed.texts()))
+    let part = match regular::pattern(&parsed.rules, root, &facts) {
+        Some(pattern) => Part::Pattern(pattern),
+        None => Part::Built(write::build(
+            &parsed.rules,
+            root,
+            &facts,
+            vocabulary,
+            target,
+        )?),
+    };
+    Ok((part, parsed.texts()))
 }
 
 fn analysed(
@@ -85,6 +103,7 @@ fn analysed(
         return Err(report(Vec::new()));
     };
     let facts = analyse::facts(&parsed, root).map_err(report)?;
+    regular::check_times(&parsed.rules, &facts, limits)?;
     Ok((parsed, root, facts))
 }
 

@@ -106,7 +106,7 @@ pub(crate) fn build(
 }
 
 /// `a ::= x a | y` as `a ::= x* y`: a cycle that only goes on to the right is regular.
-fn unrolled(body: &Node, id: usize) -> Option<Node> {
+pub(super) fn unrolled(body: &Node, id: usize) -> Option<Node> {
     let ways = match body {
         Node::Alt(ways) => ways.as_slice(),
         other => std::slice::from_ref(other),

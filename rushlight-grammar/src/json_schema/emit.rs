@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use foldhash::{HashMap, HashSet};
+use foldhash::HashMap;
 
 use super::MemberOrder;
 use super::cases::{ArrayShape, Bound, Class, ObjectShape};
@@ -11,6 +11,7 @@ use super::logic::{Formula, Kind};
 use super::rules::{Rules, Symbol, Terminal};
 use super::rx::Rx;
 use super::schema::NodeId;
+use super::steps::{REMAINDERS, Steps, is_of_numbers};
 use crate::GrammarErrorKind;
 
 /// What was emitted for a state, for the guards to follow.
@@ -42,44 +43,6 @@ impl Emitter {
         self.todo.push(state);
         Symbol::Rule(id)
     }
-}
-
-/// States that the remainders by all steps of a number make, up to which the grammar has the steps.
-const REMAINDERS: u64 = 10_000;
-
-/// Steps of a number, each a coefficient and how many of its digits are decimals.
-#[derive(Clone, Default)]
-struct Steps {
-    /// Those that a number is a multiple of.
-    all: HashSet<(u32, u32)>,
-    /// Those of alternatives and complements.
-    other: HashSet<(u32, u32)>,
-}
-
-impl Steps {
-    fn add(&mut self, part: &Rx) {
-        part.collect_steps(match part {
-            Rx::Cat(_) => &mut self.all,
-            _ => &mut self.other,
-        });
-    }
-
-    /// How many states the remainders by all steps make, or more. What a number is a multiple of has no more of them than the
-    /// least common multiple; alternatives are derived each in its own way.
-    fn states(&self) -> u64 {
-        let decimals = self.all.iter().map(|&(_, decimals)| decimals).max();
-        let together = self.all.iter().fold(1, |all, &(coefficient, own)| {
-            let scale = 10u64.saturating_pow(decimals.unwrap_or(0).saturating_sub(own));
-            let step = u64::from(coefficient).saturating_mul(scale).max(1);
-            (all / gcd(all, step)).saturating_mul(step)
-        });
-        let others = self.other.iter().map(|&(step, _)| u64::from(step));
-        others.fold(together, u64::saturating_mul)
-    }
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 impl<'a> Compiler<'a> {
@@ -178,18 +141,22 @@ impl<'a> Compiler<'a> {
             Rx::And(parts) => parts.as_slice(),
             other => std::slice::from_ref(other),
         };
-        let mut kept = vec![base.clone()];
+        let mut kept = Vec::new();
         let mut steps = Steps::default();
         for part in parts {
             let mut with = steps.clone();
             with.add(part);
-            if with.states() <= REMAINDERS {
+            if with.cost() <= REMAINDERS {
                 steps = with;
                 kept.push(part.clone());
             }
         }
-        if kept.len() > parts.len() {
+        if kept.len() == parts.len() {
             return rx;
+        }
+        // What is left must be numbers still. One language more is as dear as a step.
+        if !kept.iter().any(is_of_numbers) {
+            kept.push(base.clone());
         }
         let literals = self.literals(state);
         let node = literals.first().map_or(NodeId::TRUE, |(node, _)| *node);

@@ -10,19 +10,20 @@ mod run;
 mod seen;
 
 use std::cmp::Reverse;
+use std::error::Error;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashSet};
-use jsonschema::{Draft, PatternOptions, Registry, ValidationOptions, Validator};
+use jsonschema::{Draft, PatternOptions, Registry, Retrieve, Uri, ValidationOptions, Validator};
 use llguidance::panic_utils::catch_unwind;
 use serde_json::{Map, Value, json};
 
 use super::compiler::{Compiler, StateId};
-use super::document::{Dialect, decode_percent, push_step};
+use super::document::{Dialect, Place, decode_percent, push_step};
 use super::emit::Emitter;
-use super::pattern::{Judged, judged};
+use super::pattern::judged;
 use super::schema::{NodeId, Origin};
 use crate::GrammarErrorKind;
 use crate::lower::{Guard, GuardRun};
@@ -188,6 +189,7 @@ impl<'a> Compiler<'a> {
         };
         let registry = Registry::new()
             .draft(draft)
+            .retriever(Elsewhere)
             .add(DOCUMENT, document)
             .and_then(|r| r.prepare());
         let registry = match registry {
@@ -217,7 +219,7 @@ impl<'a> Compiler<'a> {
                 parts
             };
             let build = AssertUnwindSafe(|| {
-                Ok(super::format::register(options(rewritten.any))
+                Ok(super::format::register(options())
                     .with_draft(draft)
                     .should_validate_formats(true)
                     .with_registry(&registry)
@@ -257,31 +259,34 @@ impl<'a> Compiler<'a> {
     /// Writes the patterns in the dialect of the validator.
     fn write_patterns(&self, document: &mut Value) -> Rewritten {
         let places = self.nodes.iter().filter_map(|node| match &node.origin {
-            Origin::Place(place) => Some(place.pointer.as_str()),
+            Origin::Place(place) => Some(place),
             _ => None,
         });
-        let mut places: Vec<&str> = places.collect();
+        let mut places: Vec<&Place<'_>> = places.collect();
         // What is inside first: the pointers are those from before.
-        places.sort_by_key(|pointer| Reverse(pointer.len()));
+        places.sort_by_key(|place| Reverse(place.pointer.len()));
         let mut done = Rewritten::default();
-        for &pointer in &places {
+        for place in &places {
+            let pointer = place.pointer.as_str();
             let Some(Value::Object(map)) = document.pointer_mut(pointer) else {
                 continue;
             };
             if let Some(Value::String(pattern)) = map.get_mut("pattern")
-                && let Judged::Written(written) = judged(pattern)
+                && let Some(written) = judged(pattern)
             {
                 *pattern = written;
-                done.any = true;
             }
             let Some(Value::Object(members)) = map.get_mut("patternProperties") else {
                 continue;
             };
             let names: Vec<String> = members.keys().cloned().collect();
             for name in names {
-                let Judged::Written(mut written) = judged(&name) else {
+                let Some(mut written) = judged(&name) else {
                     continue;
                 };
+                if written == name {
+                    continue;
+                }
                 // Another member may be written so.
                 while members.contains_key(&written) {
                     written.push_str("(?:)");
@@ -292,7 +297,6 @@ impl<'a> Compiler<'a> {
                 let mut to = String::new();
                 push_step(&mut to, &written);
                 done.renamed.insert(from, to);
-                done.any = true;
                 members.insert(written, member);
             }
         }
@@ -300,13 +304,20 @@ impl<'a> Compiler<'a> {
             return done;
         }
         // References through them.
-        for pointer in places {
-            if let Some(Value::String(target)) = document
-                .pointer_mut(&done.moved(pointer))
-                .and_then(|schema| schema.get_mut("$ref"))
-                && let Some(named) = target.strip_prefix('#').and_then(decode_percent)
-            {
-                *target = format!("#{}", encode_fragment(&done.moved(&named)));
+        for place in places {
+            let Some(Value::Object(map)) = document.pointer_mut(&done.moved(&place.pointer)) else {
+                continue;
+            };
+            for key in ["$ref", "$dynamicRef"] {
+                if let Some(Value::String(reference)) = map.get_mut(key)
+                    && goes_by_pointer(reference)
+                    && let Ok(target) = self.document.resolve(place, reference)
+                {
+                    let now = done.moved(&target.pointer);
+                    if now != target.pointer {
+                        *reference = format!("{DOCUMENT}#{}", encode_fragment(&now));
+                    }
+                }
             }
         }
         done
@@ -336,6 +347,23 @@ impl<'a> Compiler<'a> {
     }
 }
 
+/// Documents but the schema's: no schema that is judged asks for one, others are looked at all the same.
+struct Elsewhere;
+
+impl Retrieve for Elsewhere {
+    fn retrieve(&self, _: &Uri<String>) -> Result<Value, Box<dyn Error + Send + Sync>> {
+        // Nothing may pass by it.
+        Ok(Value::Bool(false))
+    }
+}
+
+fn goes_by_pointer(reference: &str) -> bool {
+    let fragment = reference
+        .split_once('#')
+        .and_then(|(_, f)| decode_percent(f));
+    fragment.is_some_and(|fragment| fragment.starts_with('/'))
+}
+
 /// Whether `key` is anywhere in `value`.
 fn has_key(value: &Value, key: &str) -> bool {
     match value {
@@ -345,11 +373,9 @@ fn has_key(value: &Value, key: &str) -> bool {
     }
 }
 
-/// What became of patterns that the validator reads otherwise.
+/// What became of the patterns of the validator's document.
 #[derive(Default)]
 struct Rewritten {
-    /// Whether there are some.
-    any: bool,
     /// The last steps of members of `patternProperties`, which have other names now, by the pointers from before.
     renamed: HashMap<String, String>,
 }
@@ -372,29 +398,19 @@ impl Rewritten {
 
 /// Whether the validator can judge by `pattern`.
 pub(super) fn knows_pattern(pattern: &str) -> bool {
-    let (pattern, looks_back) = match judged(pattern) {
-        Judged::AsItIs => (pattern.to_owned(), false),
-        Judged::Written(written) => (written, true),
-        Judged::Unknown => return false,
+    let Some(written) = judged(pattern) else {
+        return false;
     };
-    let build = AssertUnwindSafe(|| {
-        Ok(options(looks_back)
-            .build(&json!({"pattern": pattern}))
-            .is_ok())
-    });
+    let build = AssertUnwindSafe(|| Ok(options().build(&json!({"pattern": written})).is_ok()));
     catch_unwind(build).unwrap_or(false)
 }
 
 /// A match that goes back more often is given up, and the value refused: patterns that look back may take exponential time.
 const BACKTRACKS: usize = 20_000;
 
-fn options<'a>(looks_back: bool) -> ValidationOptions<'a> {
-    let options = jsonschema::options();
-    if looks_back {
-        return options
-            .with_pattern_options(PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS));
-    }
-    options
+fn options<'a>() -> ValidationOptions<'a> {
+    let patterns = PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS);
+    jsonschema::options().with_pattern_options(patterns)
 }
 
 fn add_null(map: &mut Map<String, Value>) {

@@ -32,6 +32,7 @@ mod report;
 mod rules;
 mod rx;
 mod schema;
+mod steps;
 mod text;
 mod unevaluated;
 

@@ -10,7 +10,7 @@ mod judged;
 mod read;
 
 use super::rx::Rx;
-pub(super) use judged::{Judged, judged};
+pub(super) use judged::judged;
 use read::Parser;
 
 /// The language of whole texts in which `pattern` finds a match, or why it cannot be stated.

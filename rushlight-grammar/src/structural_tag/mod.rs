@@ -28,13 +28,13 @@
 //! Free text that nothing ends may only stand last. A kind or member that is not listed here is refused by name.
 //!
 //! Refused too, with the place: a schema that needs a guard where its value's begin cannot be told from other text that may
-//! stand there, and a pattern or number that could go on with what follows it, so that its end cannot be told. What a `grammar`
-//! begins with counts as any text there.
+//! stand there, and a pattern or number that could go on with what follows it, so that its end cannot be told. A `grammar` of
+//! regular rules is a pattern; what another begins with counts as any text there.
 //!
 //! A text is read once, from left to right. Where several parts may begin at one place, as the ways of an `or` do, the longest is
 //! taken, and free text as soon as it comes to its end. So ways that begin alike can hide texts of each other: an `or` of the tags
-//! `<`, free text, `>` and `<`, a string, `]` takes no `<"x"]`. In the same way a `grammar` takes what its last characters could
-//! be of the text after it. Such texts are not written, and none is that is no text of the format; ways that begin differently,
+//! `<`, free text, `>` and `<`, a string, `]` takes no `<"x"]`. In the same way a `grammar` that is no pattern takes what its last
+//! characters could be of the text after it. Such texts are not written, and none is that is no text of the format; ways that begin differently,
 //! and a character after a grammar that it does not end in, hide nothing.
 
 mod automaton;
@@ -197,12 +197,15 @@ impl Builder<'_> {
             "grammar" => {
                 at.only(object, &["type", "grammar"])?;
                 let text = at.text(object, "grammar")?;
-                let (symbol, texts) =
-                    ebnf::build(text, self.vocabulary, self.limits, &mut self.target).map_err(
-                        |report| report.map(|e| e.under_pointer(&at.under("grammar").pointer)),
-                    )?;
+                let pointer = at.under("grammar").pointer;
+                let (part, texts) =
+                    ebnf::build(text, self.vocabulary, self.limits, &mut self.target)
+                        .map_err(|report| report.map(|e| e.under_pointer(&pointer)))?;
                 self.closers.extend(texts);
-                Ok(Rc::new(Shape::Built(symbol)))
+                Ok(Rc::new(match part {
+                    ebnf::Part::Pattern(pattern) => Shape::Regex { pattern, pointer },
+                    ebnf::Part::Built(symbol) => Shape::Built(symbol),
+                }))
             }
             "regex" => {
                 at.only(object, &["type", "pattern"])?;

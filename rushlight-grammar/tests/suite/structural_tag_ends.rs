@@ -171,8 +171,46 @@ fn a_value_begins_with_all_that_its_schema_takes() {
 }
 
 #[test]
+fn a_regular_grammar_ends_where_its_text_does() {
+    let grammar = |text: &str| json!({"type": "grammar", "grammar": text});
+    check(
+        tag("<note>", grammar("root ::= [^\\n]+"), "</note>"),
+        &["<note>hi</note>", "<note></note></note>"],
+        &["<note></note>", "<note>hi", "<note>h\ni</note>"],
+    );
+    check(
+        tag(
+            "<",
+            grammar("root ::= digit digits\ndigits ::= digit digits | \"\"\ndigit ::= [0-9]"),
+            "1",
+        ),
+        &["<21", "<1211"],
+        &["<1", "<12"],
+    );
+    let digits = || grammar("root ::= [0-9]+");
+    check(
+        sequence(&[digits(), digits()]),
+        &["12", "1234"],
+        &["1", "12a"],
+    );
+    check(
+        sequence(&[
+            grammar("root ::= \"a.b\" ([x-z] | \"]\"){2} | \"\""),
+            text("x"),
+        ]),
+        &["x", "a.byyx", "a.bx]x"],
+        &["a.byx", "aabyyx"],
+    );
+    let e = refusal(&sequence(&[digits(), integer()]));
+    assert!(
+        e.contains("at '/format/elements/0/grammar': the pattern could go on"),
+        "{e}"
+    );
+}
+
+#[test]
 fn numbers_that_swallow_what_follows_are_refused() {
-    let grammar = |rule: &str| json!({"type": "grammar", "grammar": format!("root ::= {rule}")});
+    let grammar = |rule: &str| json!({"type": "grammar", "grammar": format!("root ::= {rule} | \"(\" root \")\"")});
     let number = || schema(json!({"type": "number"}));
     for format in [
         sequence(&[schema(json!({"enum": [1.5]})), text("0x")]),

@@ -113,21 +113,22 @@ fn read(path: &Path) -> Result<Vec<Case>, Failure> {
                 };
             }
         };
-        let (Some(schema), Some(tests)) = (
-            value.get("schema"),
-            value.get("tests").and_then(Value::as_array),
-        ) else {
-            return Case {
+        match wrapped(&value) {
+            Some(Ok((schema, data))) => Case {
+                name,
+                schema: Ok(schema.clone()),
+                instances: data.into_iter().map(Value::to_string).collect(),
+            },
+            Some(Err(reason)) => Case {
+                name,
+                schema: Err(reason),
+                instances: Vec::new(),
+            },
+            None => Case {
                 name,
                 schema: Ok(value),
                 instances: Vec::new(),
-            };
-        };
-        let data = tests.iter().filter_map(|test| test.get("data"));
-        Case {
-            name,
-            schema: Ok(schema.clone()),
-            instances: data.map(Value::to_string).collect(),
+            },
         }
     };
     if !path.is_dir() {
@@ -157,6 +158,21 @@ fn read(path: &Path) -> Result<Vec<Case>, Failure> {
         .iter()
         .map(|file| Ok(parse(file.display().to_string(), &input::file(file)?)))
         .collect()
+}
+
+/// The schema and the data of `{"schema": …, "tests": [{"data": …}]}`; `None` for another value, which is a schema itself.
+fn wrapped(value: &Value) -> Option<Result<(&Value, Vec<&Value>), String>> {
+    let map = value.as_object()?;
+    let schema = map.get("schema")?;
+    let Some(tests) = map.get("tests") else {
+        // `schema` is no keyword of JSON Schema.
+        return (schema.is_object() || schema.is_boolean()).then(|| Ok((schema, Vec::new())));
+    };
+    let tests = tests.as_array().map(Vec::as_slice);
+    let data = tests.and_then(|tests| tests.iter().map(|test| test.get("data")).collect());
+    Some(data.map(|data| (schema, data)).ok_or_else(|| {
+        "\"tests\" must be a list of objects with \"data\", a text of the schema".to_owned()
+    }))
 }
 
 fn walk(

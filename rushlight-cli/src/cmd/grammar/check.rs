@@ -17,7 +17,7 @@ use crate::source::SourceArgs;
 
 /// Texts come on stdin, JSON in the spelling that answers have: no blanks, no escape where the character will do. Answers
 /// have the members of an object in the order in which the schema declares them; a text that is accepted only with them in
-/// another order is told with "order": "any". Exits with 0 whatever the verdicts are; a grammar that is refused exits with 1.
+/// another order is told with "order": "any", one that could not be tried in another with "declared". Exits with 0 whatever the verdicts are; a grammar that is refused exits with 1.
 #[derive(Args, Debug)]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
@@ -38,6 +38,8 @@ struct Verdict {
     token: Option<u32>,
     /// Whether members stand in another order than the schema's.
     reordered: bool,
+    /// Whether a guard would have to judge members in another order, and none can.
+    declared: bool,
 }
 
 pub(crate) fn run(args: &CheckArgs, out: &Out) -> Result<(), Failure> {
@@ -95,7 +97,10 @@ impl Judges {
             compiler.compile(&self.source, &CancelToken::new()).ok()
         };
         let Some(any) = self.any.get_or_insert_with(compiled) else {
-            return Ok(verdict);
+            return Ok(Verdict {
+                declared: self.compiler.is_some(),
+                ..verdict
+            });
         };
         let other = walk(any.matcher(), &self.tokenizer, text)?;
         Ok(match other.accepted {
@@ -115,6 +120,8 @@ fn show(verdict: &Verdict, tokenizer: &Tokenizer, out: &Out) -> Result<(), Failu
         let mut object: Value = json!({"verdict": name, "at": verdict.at, "token": token});
         if verdict.reordered {
             object["order"] = json!("any");
+        } else if verdict.declared {
+            object["order"] = json!("declared");
         }
         return out.line(object);
     }
@@ -125,6 +132,10 @@ fn show(verdict: &Verdict, tokenizer: &Tokenizer, out: &Out) -> Result<(), Failu
             out.line(format_args!("{name} at byte {}: \"{token}\"", verdict.at))
         }
         (false, None) => out.line(format_args!("{name} at byte {}: the end", verdict.at)),
+    }?;
+    match verdict.declared {
+        true => out.line("no guard can judge this schema's members in another order"),
+        false => Ok(()),
     }
 }
 
@@ -136,5 +147,6 @@ fn walk(mut matcher: Matcher, tokenizer: &Tokenizer, text: &str) -> Result<Verdi
         at,
         token: refused,
         reordered: false,
+        declared: false,
     })
 }

@@ -68,8 +68,12 @@ fn parts(source: &GrammarSource, args: &ExplainArgs, out: &Out) -> Result<(), Fa
     if out.is_json() {
         return out.json(&json!({"source": source.name(), "guards": guards}));
     }
+    let but = match guards.is_empty() {
+        true => "",
+        false => ", but for what a guard judges as a value closes",
+    };
     out.line(format_args!(
-        "{}: the grammar enforces it in every mask",
+        "{}: the grammar enforces it in every mask{but}",
         source.name()
     ))?;
     for guard in guards {

@@ -1,66 +1,38 @@
 //! ECMA-262 patterns in the dialect of the validator behind guards.
 //!
-//! The validator reads `\w`, `.` and the like as ECMA-262 does, unless a pattern looks around or back: such a one it hands to
-//! its engine as it is, where these are of Unicode, and `\b` always is. Here everything is written out.
+//! The validator has its own reading of ECMA-262, in which `\w` and `.` are of Unicode beside a look-around, `\b` always is, `\<`
+//! begins a word, and `[]a]` is one class. So it is given nothing of that: every pattern is read here, and written out in what
+//! means the same to it and to ECMA-262.
 
 use foldhash::HashMap;
 
 use super::Node;
-use super::read::Parser;
-
-/// A pattern for the validator.
-#[derive(Debug, PartialEq, Eq)]
-pub(in crate::json_schema) enum Judged {
-    /// It reads the pattern as it stands.
-    AsItIs,
-    /// The same in its dialect.
-    Written(String),
-    /// Its dialect has no such pattern.
-    Unknown,
-}
+use super::read::{EVERY, Parser};
 
 /// What a word boundary has on one side, and not on the other.
 const WORD: &str = "[0-9A-Za-z_]";
 
-/// What begins a part that the validator reads in its engine's dialect.
-const FOREIGN: [&str; 4] = ["(?=", "(?!", "(?<", "\\k"];
+/// Not ECMA-262, but common at the beginning of patterns written for other engines: letters of either case.
+const ANY_CASE: &str = "(?i)";
 
-/// How the validator has to be given `pattern`. What is not read here is its own to read, as far as it reads as ECMA-262 does.
-pub(in crate::json_schema) fn judged(pattern: &str) -> Judged {
-    let mut parser = Parser::new(pattern);
-    let Ok(node) = parser.parse() else {
-        let mut escapes = pattern.split('\\').skip(1);
-        let is_foreign = FOREIGN.iter().any(|part| pattern.contains(part))
-            || escapes.any(|escape| escape.starts_with(|c| matches!(c, 'b' | 'B' | '1'..='9')));
-        return match is_foreign {
-            true => Judged::Unknown,
-            false => Judged::AsItIs,
-        };
+/// `pattern` for the validator, or `None` where it is no pattern, or where the dialects differ about a part of it.
+pub(in crate::json_schema) fn judged(pattern: &str) -> Option<String> {
+    let (flag, rest) = match pattern.strip_prefix(ANY_CASE) {
+        Some(rest) => (ANY_CASE, rest),
+        None => ("", pattern),
     };
-    if is_plain(&node) {
-        return Judged::AsItIs;
-    }
+    let mut parser = Parser::new(rest);
+    let node = parser.parse().ok()?;
     let mut writer = Writer {
         names: parser.names.into_iter().collect(),
         closed: HashMap::default(),
         scope: 0,
         around: vec![0],
         behind: 0,
-        out: String::new(),
+        out: flag.to_owned(),
     };
-    match writer.write(&node) {
-        Some(()) => Judged::Written(writer.out),
-        None => Judged::Unknown,
-    }
-}
-
-fn is_plain(node: &Node) -> bool {
-    match node {
-        Node::Plain(_) | Node::Begin | Node::End => true,
-        Node::Cat(parts) | Node::Alt(parts) => parts.iter().all(is_plain),
-        Node::Rep(inner, ..) | Node::Group(_, inner) => is_plain(inner),
-        Node::Ahead(..) | Node::Behind(..) | Node::Boundary(_) | Node::Back(_) => false,
-    }
+    writer.write(&node)?;
+    Some(writer.out)
 }
 
 struct Writer {
@@ -80,6 +52,8 @@ impl Writer {
     /// Appends `node`; `None` where the dialects differ about it.
     fn write(&mut self, node: &Node) -> Option<()> {
         match node {
+            // The validator takes the point for that of ECMA-262 under every flag.
+            Node::Plain(text) if text == EVERY => self.out.push_str("[\\u{0}-\\u{10ffff}]"),
             Node::Plain(text) => self.out.push_str(text),
             Node::Begin => self.out.push('^'),
             Node::End => self.out.push('$'),
@@ -172,9 +146,7 @@ mod tests {
     /// What the validator says of each text.
     #[track_caller]
     fn check(pattern: &str, yes: &[&str], no: &[&str]) {
-        let Judged::Written(written) = judged(pattern) else {
-            panic!("{pattern} is not written");
-        };
+        let written = judged(pattern).unwrap();
         let schema = serde_json::json!({"pattern": written});
         let validator = jsonschema::validator_for(&schema).unwrap();
         for (texts, expected) in [(yes, true), (no, false)] {
@@ -222,19 +194,51 @@ mod tests {
             r"(?<=(a)b\1)",
             r"^(a)\k<b>$",
         ] {
-            assert_eq!(judged(pattern), Judged::Unknown, "{pattern}");
+            assert_eq!(judged(pattern), None, "{pattern}");
         }
     }
 
     #[test]
-    fn other_patterns_stay_as_they_are() {
-        for pattern in [r"^\w+$", "", r"(?i)x\w", "(", r"^(a|b)+\.$"] {
-            assert_eq!(judged(pattern), Judged::AsItIs, "{pattern}");
-        }
-        // Not read here, and by the validator in another dialect.
-        let deep = format!(r"{}\bx{}", "(".repeat(300), ")".repeat(300));
-        for pattern in [r"(?i)\bx", r"(?<=a)\w{1,200000}", r"(?P<q>.)\1", &deep] {
-            assert_eq!(judged(pattern), Judged::Unknown, "{pattern}");
+    fn what_the_dialects_spell_alike_and_read_apart() {
+        check(r"\<", &["<", "a<"], &["a", ""]);
+        check(r"^\<a\>$", &["<a>"], &["a"]);
+        check("^[]a]$", &[], &["a", "]", "a]"]);
+        check("^[^]$", &["a", "\n"], &[""]);
+        check(r"^[\b]$", &["\u{8}"], &["b", ""]);
+        check(r"^[\d-x]$", &["1", "-", "x"], &["a"]);
+        check(r"^[\w-a]$", &["z", "-"], &["!"]);
+        check("^[[:alpha:]]$", &["a]", ":]", "[]"], &["a", "z"]);
+        check("^[a&&b~~+--d]+$", &["&~-,", "abd"], &["c", ".", ""]);
+        check("^a{,2}$", &["a{,2}"], &["a", ""]);
+        check("^{$", &["{"], &[""]);
+        check(r"^\0\ud83d\ude00$", &["\0😀"], &["0"]);
+        check(r"(?<$a>x)", &["x"], &["a"]);
+        check(r"^.$", &["a", "\u{85}"], &["\n", "\u{2028}"]);
+        check(r"(?i)^x\bé", &["Xé"], &["Xe"]);
+        check(r"(?i)^x\w$", &["XY", "x_"], &["Xé"]);
+        check("", &[""], &[]);
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_not_given_to_the_validator() {
+        let deep = format!(r"{}x{}", "(".repeat(300), ")".repeat(300));
+        for pattern in [
+            "(",
+            "a++",
+            "a**",
+            "(?R)",
+            "(?s).",
+            "x(?i)",
+            r"\a",
+            r"\x{41}",
+            r"\Q",
+            r"^\p{L",
+            r"^\u{61",
+            r"(?<=a)\w{1,200000}",
+            "(?P<q>.)",
+            &deep,
+        ] {
+            assert_eq!(judged(pattern), None, "{pattern}");
         }
     }
 }

@@ -3,8 +3,8 @@
 use super::{ANY, Node};
 
 /// Nested groups allowed in a pattern.
-const MAX_DEPTH: usize = 200;
-/// The largest counted repetition that is expanded.
+const MAX_DEPTH: usize = 250;
+/// The largest count of a repetition, times those of the repetitions around it: a text may stand at as many places.
 const MAX_COUNT: u32 = 100_000;
 const SPACE: &str = r"\t\n\x0B\x0C\r \u{a0}\u{1680}\u{2000}-\u{200a}\u{2028}\u{2029}\u{202f}\u{205f}\u{3000}\u{feff}";
 
@@ -16,10 +16,15 @@ const NO_SPACE: &str = concat!(
     r"\u{2030}-\u{205e}\u{2060}-\u{2fff}\u{3001}-\u{fefe}\u{ff00}-\u{10ffff}",
 );
 
+/// Every character.
+pub(super) const EVERY: &str = "(?s:.)";
+
 pub(super) struct Parser<'a> {
     chars: std::iter::Peekable<std::str::Chars<'a>>,
     depth: usize,
     groups: usize,
+    // How often the most repeated part of what was read may stand in a text, where its repetitions have an end.
+    times: u32,
     /// Named groups by their numbers.
     pub(super) names: Vec<(String, usize)>,
 }
@@ -30,6 +35,7 @@ impl<'a> Parser<'a> {
             chars: pattern.chars().peekable(),
             depth: 0,
             groups: 0,
+            times: 1,
             names: Vec::new(),
         }
     }
@@ -65,8 +71,10 @@ impl<'a> Parser<'a> {
             if c == '|' || c == ')' {
                 break;
             }
+            let before = std::mem::replace(&mut self.times, 1);
             let atom = self.atom()?;
             parts.push(self.quantified(atom)?);
+            self.times = self.times.max(before);
         }
         Ok(Node::Cat(parts))
     }
@@ -78,6 +86,12 @@ impl<'a> Parser<'a> {
                 _ => Ok(atom),
             };
         };
+        self.times = self.times.saturating_mul(max.unwrap_or(min).max(1));
+        if self.times > MAX_COUNT {
+            return Err(format!(
+                "repetitions in each other of more than {MAX_COUNT} together"
+            ));
+        }
         // Laziness chooses among matches, never whether one exists.
         self.chars.next_if_eq(&'?');
         if matches!(atom, Node::Begin | Node::End) {
@@ -180,7 +194,7 @@ impl<'a> Parser<'a> {
                     } else if self.chars.next_if_eq(&'!').is_some() {
                         look = Some(|inner| Node::Behind(inner, false));
                     } else {
-                        let name = self.name().ok_or("an unclosed group name")?;
+                        let name = self.up_to('>').ok_or("an unclosed group name")?;
                         self.groups += 1;
                         self.names.push((name, self.groups));
                         number = Some(self.groups);
@@ -204,13 +218,13 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// The name up to `>`.
-    fn name(&mut self) -> Option<String> {
-        let mut name = String::new();
+    /// What stands before `end`, which there has to be.
+    fn up_to(&mut self, end: char) -> Option<String> {
+        let mut text = String::new();
         loop {
             match self.chars.next()? {
-                '>' => return Some(name),
-                c => name.push(c),
+                c if c == end => return Some(text),
+                c => text.push(c),
             }
         }
     }
@@ -247,7 +261,7 @@ impl<'a> Parser<'a> {
         }
         Ok(Node::Plain(match (negated, body.is_empty()) {
             (false, true) => "[^\\u{0}-\\u{10ffff}]".to_owned(),
-            (true, true) => "(?s:.)".to_owned(),
+            (true, true) => EVERY.to_owned(),
             (false, false) => format!("[{body}]"),
             (true, false) => format!("[^{body}]"),
         }))
@@ -284,7 +298,7 @@ impl<'a> Parser<'a> {
             Some('k') => {
                 self.chars.next();
                 let name = match self.chars.next() {
-                    Some('<') => self.name(),
+                    Some('<') => self.up_to('>'),
                     _ => None,
                 };
                 return Ok(Node::Back(name.ok_or("a back-reference without a name")?));
@@ -346,7 +360,7 @@ impl<'a> Parser<'a> {
         if self.chars.next() != Some('{') {
             return Err("a property escape without braces".to_owned());
         }
-        let name: String = self.chars.by_ref().take_while(|c| *c != '}').collect();
+        let name = self.up_to('}').ok_or("an unclosed property escape")?;
         if name.is_empty()
             || !name
                 .chars()
@@ -373,7 +387,7 @@ impl<'a> Parser<'a> {
 
     fn unicode(&mut self) -> Result<Escaped, String> {
         if self.chars.next_if_eq(&'{').is_some() {
-            let text: String = self.chars.by_ref().take_while(|c| *c != '}').collect();
+            let text = self.up_to('}').ok_or("an unclosed code point escape")?;
             let code = u32::from_str_radix(&text, 16).map_err(|_| "a bad code point escape")?;
             return scalar(code);
         }

@@ -387,6 +387,22 @@ fn relative_identifiers_have_a_base_in_guards_too() {
 
 #[test]
 fn steps_of_many_remainders_are_left_to_a_guard() {
+    let each =
+        |steps: &[u32]| -> Vec<_> { steps.iter().map(|s| json!({"multipleOf": s})).collect() };
+    for steps in [
+        &[2, 3, 5, 7, 11, 9973][..],
+        &[2, 3, 5, 7, 11, 13],
+        &[2, 3, 5, 7, 11, 13, 17],
+    ] {
+        let none = json!({"type": "integer", "not": {"anyOf": each(steps)}});
+        check(none, &["19", "1"], &["0", "2", "33"]);
+    }
+    let all: Vec<u32> = (1..400).collect();
+    check(
+        json!({"type": "integer", "allOf": each(&all)}),
+        &["0"],
+        &["1", "2520"],
+    );
     let multiples = json!({"type": "integer", "minimum": 1, "allOf": [{"multipleOf": 97}, {"multipleOf": 89}, {"multipleOf": 83}]});
     check(multiples, &["716539", "1433078"], &["97", "8633", "0"]);
     check(
@@ -428,5 +444,64 @@ fn a_declared_member_is_judged_by_its_own_schema_alone() {
         json!({"prefixItems": [true, {"type": "integer"}], "items": repeats}),
         &["[1,1,[1,1]]", "[1]"],
         &["[1,1,[1]]", "[1,1,1]"],
+    );
+}
+
+/// Each pattern is in a guard's schema, where no grammar judges it.
+#[test]
+fn guards_read_patterns_as_the_grammar_does() {
+    for (pattern, yes, no) in [
+        (r"\<", "<", "a"),
+        (r"^\<a\>$", "<a>", "a"),
+        (r"^[^]$", "x", ""),
+        (r"^[\d-x]$", "-", "5x"),
+        (r"^\ud83d\ude00$", "😀", "x"),
+        (r"^.\w$", "\u{85}a", "aé"),
+    ] {
+        let judged = json!({"type": "array", "items": {"type": "string"}, "not": {"uniqueItems": true},
+            "contains": {"pattern": pattern}, "minContains": 70});
+        let list = |text: &str| serde_json::to_string(&vec![text; 70]).unwrap();
+        check(judged, &[&list(yes)], &[&list(no)]);
+        check(
+            json!({"type": "string", "pattern": pattern, "not": {"pattern": "(?<=qq)zzz"}}),
+            &[&json!(yes).to_string()],
+            &[&json!(no).to_string()],
+        );
+    }
+    check(
+        json!({"type": "object", "patternProperties": {"\\<": {"type": "integer"}}, "additionalProperties": {"pattern": "\\bq"}}),
+        &[r#"{"a":"q"}"#, r#"{"<":1}"#],
+        &[r#"{"a":"aq"}"#, r#"{"<":"q"}"#],
+    );
+}
+
+#[test]
+fn references_go_through_members_that_guards_call_otherwise() {
+    let named = |reference: Value| json!({"$id": "http://x/y", "patternProperties": {"\\bf-o": {"pattern": "\\bz"}}, "properties": {"a": reference}});
+    for reference in [
+        json!({"$ref": "y#/patternProperties/%5Cbf-o"}),
+        json!({"$ref": "http://x/y#/patternProperties/%5Cbf-o"}),
+        json!({"$dynamicRef": "#/patternProperties/%5Cbf-o"}),
+    ] {
+        check(
+            named(reference),
+            &[r#"{"a":"z"}"#, r#"{"f-o":"z","b":1}"#],
+            &[r#"{"a":"az"}"#, r#"{"f-o":"az"}"#],
+        );
+    }
+    check(
+        json!({"$ref": "http://d/d", "$defs": {"d": {"$id": "http://d/d", "patternProperties": {"\\bx": {"type": "integer"}},
+            "properties": {"q": {"$ref": "#/patternProperties/%5Cbx"}}}}}),
+        &[r#"{"q":1}"#, r#"{"x":1}"#],
+        &[r#"{"q":"a"}"#, r#"{"x":"a"}"#],
+    );
+}
+
+#[test]
+fn what_nothing_refers_to_may_refer_anywhere() {
+    check(
+        json!({"uniqueItems": true, "$defs": {"x": {"$ref": "other"}, "y": {"$ref": "http://a/b"}}}),
+        &["[1,2]"],
+        &["[1,1]"],
     );
 }
