@@ -17,7 +17,8 @@ use crate::source::SourceArgs;
 
 /// Texts come on stdin, JSON in the spelling that answers have: no blanks, no escape where the character will do. Answers
 /// have the members of an object in the order in which the schema declares them; a text that is accepted only with them in
-/// another order is told with "order": "any", one that could not be tried in another with "declared". Exits with 0 whatever the verdicts are; a grammar that is refused exits with 1.
+/// another order is told with "order": "any", one that could not be tried in another with "declared". Exits with 0 whatever
+/// the verdicts are; a grammar that is refused exits with 1.
 #[derive(Args, Debug)]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
